@@ -49,7 +49,7 @@ CEILINGS = {
     "searchers": 2086,
     "single modules": 1333,
     "space": 900,
-    "sweep": 3164,
+    "sweep": 3165,
     "testing": 300,
     "tracking": 2417,
     "trainables": 1310,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38524, "tests": 36689, "scripts": 4639}
+LINES = {"tune_tf": 38526, "tests": 36725, "scripts": 4639}
 """Most lines of any kind."""
 
 

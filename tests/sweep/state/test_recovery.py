@@ -95,6 +95,12 @@ def test_results_that_the_record_lacks_are_told(sweep):
     assert told.startswith("sweep.db lacks results of trial 1: it ends at iteration 2")
 
 
+def test_results_that_are_reported_again_after_a_resume_are_not_missing(sweep):
+    sweep.diary.record_result(1, {"val_accuracy": 0.1, "training_iteration": 1})
+    found, _ = recovered(sweep)
+    assert found.losses == ()
+
+
 def test_a_sweep_without_its_record_is_not_resumed(sweep):
     sweep.leave()
     for path in sweep.path.glob("sweep.db*"):

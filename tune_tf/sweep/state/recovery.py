@@ -80,7 +80,7 @@ def recover(folder: Path, config: SweepConfig) -> Recovery:
             f"{folder} cannot be resumed: its record, {RECORD}, is missing or empty; restore it, "
             f"with the files {RECORD}-wal and {RECORD}-shm that belong to it"
         )
-    losses += _missing_results(state, recorded)
+    losses += _missing_results(folder, state)
     ended = _bring_up_to_date(folder, storage, state, recorded, losses)
     without_checkpoints = {it.trial_id for it in recorded.values() if it.checkpoints_removed}
     for trial in state.trials:
@@ -119,12 +119,14 @@ def _recorded_trials(folder: Path, storage: SweepStorage) -> dict[str, RecordedT
     return trials
 
 
-def _missing_results(state: TuneState, recorded: Mapping[str, RecordedTrial]) -> Iterator[str]:
+def _missing_results(folder: Path, state: TuneState) -> Iterator[str]:
     """Yield what the record lacks of the trials' results, as of a copy without the newest ones."""
     for trial in state.trials:
-        known, last = recorded.get(trial.trial_id), trial.last_result
+        last = trial.last_result
         reached = int(last.get(TRAINING_ITERATION, 0))
-        kept = int(known.last.get(TRAINING_ITERATION, 0)) if known else 0
+        # Not those of the last one: after a resume, a trial reports earlier ones again.
+        results = recorded_results(folder, trial.number)
+        kept = max((it[TRAINING_ITERATION] for it in results), default=0)
         if kept < reached and last.get("trial_id") == trial.trial_id:  # else it is a clone's
             yield (
                 f"{RECORD} lacks results of trial {trial.number}: it ends at iteration {kept}, but "

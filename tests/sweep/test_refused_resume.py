@@ -1,0 +1,30 @@
+"""A sweep whose continuation is refused is as it was before."""
+
+import pytest
+
+from tune_tf.errors import InvalidSettingsError, SweepConflictError
+from tune_tf.inspection import SweepState, SweepView
+from tune_tf.record import SweepHistory
+from tune_tf.sweep.run import extend_sweep, resume_sweep
+
+
+def extend_below_what_there_is(sweep):
+    with pytest.raises(InvalidSettingsError, match="must be at least 4"):
+        extend_sweep(sweep.path, {"num_samples": 3})
+
+
+def resume_with_an_edit(sweep):
+    path = sweep.path / "sweep.yaml"
+    whole = path.read_text()
+    path.write_text(whole.replace("epochs: 9", "epochs: 7", 1))
+    with pytest.raises(SweepConflictError, match="was edited since it ran"):
+        resume_sweep(sweep.path)
+    path.write_text(whole)
+
+
+@pytest.mark.parametrize("refused", [extend_below_what_there_is, resume_with_an_edit])
+def test_a_refused_continuation_leaves_an_ended_sweep_ended(ended, refused):
+    before = SweepHistory.read(ended.path)
+    refused(ended)
+    assert SweepHistory.read(ended.path) == before
+    assert SweepView.open(ended.path).state is SweepState.ENDED
