@@ -39,7 +39,7 @@ CEILINGS = {
     "cli": 1259,
     "config": 895,
     "data": 865,
-    "inspection": 274,
+    "inspection": 275,
     "measure": 597,
     "parallelism": 240,
     "record": 650,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38526, "tests": 36725, "scripts": 4639}
+LINES = {"tune_tf": 38527, "tests": 36740, "scripts": 4639}
 """Most lines of any kind."""
 
 

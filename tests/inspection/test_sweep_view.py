@@ -113,7 +113,9 @@ def test_test_metrics_are_those_recorded_until_the_trial_runs_again(ended):
     trial = SweepView.of(ended.folder).trial("a8f1e000")
     assert trial.to_dict()["test_metrics"] == {"test_loss": 0.25}
     ended.start(trial.number)
-    assert SweepView.of(ended.folder).trial("a8f1e000").result.test_metrics == {}
+    again = SweepView.of(ended.folder).trial("a8f1e000")
+    assert again.result.test_metrics == {}
+    assert (again.state, again.result.outcome, again.ended_s) == ("running", None, None)
 
 
 def test_a_curve_holds_the_last_value_of_an_iteration_done_again(sweep):

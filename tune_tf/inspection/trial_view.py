@@ -61,7 +61,8 @@ class TrialView:
         folder = sweep / trial_folder_name(trial.number)
         last = flatten(trial.last)
         # Its driver may have been killed between its last result and its end.
-        outcome = trial.outcome or (Outcome.of_result(last) if last.get("done") else None)
+        was_last = last.get("done") and not driven  # else it may run again
+        outcome = trial.outcome or (Outcome.of_result(last) if was_last else None)
         cause = trial.cause or last.get(STOP_CAUSE)
         if cause is None and outcome in (Outcome.ERROR, Outcome.OOM):
             cause = error_cause(_error(folder)) or None
