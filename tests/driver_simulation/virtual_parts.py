@@ -45,7 +45,7 @@ from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
 from tune_tf.space.document import YamlDocument
 from tune_tf.sweep.plan import SweepPlan
-from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.workload import Workload
 
 

@@ -9,7 +9,7 @@ import optuna
 
 from tune_tf.outcome import Outcome
 from tune_tf.searchers.trial_attrs import tune_trial_id
-from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
 
 

@@ -1,7 +1,6 @@
 """View of one trial."""
 
-import glob
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from tune_tf.outcome import STOP_CAUSE, Outcome, is_finite
 from tune_tf.outcome_rules import error_cause, last_failure
 from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.record import TRIAL_LOG, RecordedTrial, recorded_results
-from tune_tf.remote_storage import CheckpointLocation
+from tune_tf.remote_storage import CheckpointLocation, join_uri
 from tune_tf.result_keys import FROZEN_LAYERS, GRAPH, TRAINING_ITERATION
 from tune_tf.results import TrialResult, kept_metrics
 from tune_tf.secrets import mask_secrets
@@ -37,6 +36,7 @@ class TrialView:
         node: Host name and address of the node of its last result; empty without one.
         pid: Process of its last result.
         mlflow_run_id: Id of its run in MLflow, if known.
+        checkpoints: Folders or URIs of its checkpoints, oldest first.
         frozen_layers: Which outputs of its frozen layers are shared, or why they are not.
         graph: Whether the graph of its epoch was traced for it, and why.
     """
@@ -50,6 +50,7 @@ class TrialView:
     node: str = ""
     pid: int | None = None
     mlflow_run_id: str | None = None
+    checkpoints: Sequence[CheckpointLocation] = ()
     frozen_layers: str = ""
     graph: str = ""
 
@@ -67,8 +68,7 @@ class TrialView:
         if cause is None and outcome in (Outcome.ERROR, Outcome.OOM):
             cause = error_cause(_error(folder)) or None
         kept = kept_result(last)
-        local = () if trial.checkpoints_removed else _checkpoints(folder)
-        remote = None if trial.checkpoints_removed else trial.checkpoint_uri
+        checkpoints = _locations(trial.checkpoints, sweep, config)
         result = TrialResult(
             trial_id=trial.trial_id,
             number=trial.number,
@@ -77,7 +77,7 @@ class TrialView:
             cause=cause,
             iterations=int(last.get("training_iteration", 0)),
             metrics=kept_metrics(kept, config.constraints, config.objectives),
-            checkpoint=next(reversed(local), remote),
+            checkpoint=checkpoints[-1] if checkpoints else None,
             feasible=is_feasible(config.constraints, kept),
             checkpoints_removed=trial.checkpoints_removed,
             kept_iteration=kept_iteration(last),
@@ -95,6 +95,7 @@ class TrialView:
             node=" ".join(dict.fromkeys(names)),
             pid=pid if isinstance(pid, int) else None,
             mlflow_run_id=trial.run_id,
+            checkpoints=checkpoints,
             frozen_layers=mask_secrets(str(last.get(FROZEN_LAYERS, ""))),
             graph=str(last.get(GRAPH, "")),
         )
@@ -120,12 +121,6 @@ class TrialView:
         return last_failure(_error(self.folder)).strip()
 
     @property
-    def checkpoints(self) -> Sequence[CheckpointLocation]:
-        """Folders of its checkpoints, oldest first, or the URI of the last one."""
-        newest = self.result.checkpoint
-        return [newest] if isinstance(newest, str) else _checkpoints(self.folder) if newest else ()
-
-    @property
     def log(self) -> Path | None:
         """File with stdout and stderr of its processes; None if there is none."""
         path = self.folder / TRIAL_LOG
@@ -134,7 +129,7 @@ class TrialView:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; the outcome is the state, times are in seconds since 1970."""
         own = {**vars(self), "outcome": self.state, "folder": str(self.folder)}
-        del own["result"], own["state"]
+        del own["result"], own["state"], own["checkpoints"]
         return {**self.result.to_dict(), **own}
 
     def curve(self, metric: str) -> dict[int, float]:
@@ -157,10 +152,14 @@ def _state(outcome: Outcome | None, trial: RecordedTrial, *, driven: bool) -> st
     return trial.state if driven else str(Outcome.INTERRUPTED.value)
 
 
-def _checkpoints(folder: Path) -> Sequence[Path]:
-    # Unlike that of a path, it passes over folders that are removed meanwhile.
-    files = glob.glob("checkpoint_[0-9]*/*", root_dir=folder)  # noqa: PTH207
-    return sorted({folder / Path(file).parent for file in files})
+def _locations(
+    paths: Iterable[str], sweep: Path, config: SweepConfig
+) -> Sequence[CheckpointLocation]:
+    """Return the locations of paths in a sweep's storage, of local ones those that exist."""
+    if config.remote_storage is not None:
+        uri = join_uri(config.remote_storage, sweep.name)
+        return [join_uri(uri, path) for path in paths]
+    return [folder for path in paths if (folder := sweep / path).is_dir()]
 
 
 def _error(folder: Path) -> str:

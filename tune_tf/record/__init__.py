@@ -3,11 +3,16 @@
 from tune_tf.record.database import RECORD
 from tune_tf.record.driver_lock import has_driver
 from tune_tf.record.history import (
+    RecordedResult,
     RecordedTrial,
     Session,
     SweepFingerprint,
     SweepHistory,
+    recorded_checkpoints,
+    recorded_pickle,
     recorded_results,
+    trial_results,
+    trials_with_checkpoints,
 )
 from tune_tf.record.record import Record, post_request
 from tune_tf.record.trial_log import TRIAL_LOG, TrialLog, log_path, mask_log
@@ -16,6 +21,7 @@ __all__ = [
     "RECORD",
     "TRIAL_LOG",
     "Record",
+    "RecordedResult",
     "RecordedTrial",
     "Session",
     "SweepFingerprint",
@@ -25,5 +31,9 @@ __all__ = [
     "log_path",
     "mask_log",
     "post_request",
+    "recorded_checkpoints",
+    "recorded_pickle",
     "recorded_results",
+    "trial_results",
+    "trials_with_checkpoints",
 ]

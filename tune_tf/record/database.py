@@ -19,7 +19,7 @@ from tune_tf.version import __version__
 RECORD: Final = "sweep.db"
 """Name of the file in a sweep's folder."""
 
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
 """Number of the layout of the tables; 0 is that of a file without any."""
 
 _SCHEMA: Final = f"""
@@ -32,6 +32,10 @@ CREATE TABLE IF NOT EXISTS session (
     process INTEGER NOT NULL,
     host TEXT NOT NULL,
     tune_tf TEXT NOT NULL,            -- version
+    budget TEXT NOT NULL DEFAULT '{{}}',
+    time_s REAL NOT NULL DEFAULT 0,   -- with earlier sessions, as the next two
+    cpu_hours REAL NOT NULL DEFAULT 0,
+    gpu_hours REAL NOT NULL DEFAULT 0,
     suspension TEXT,                  -- why no new trial starts
     ended_cleanly INTEGER NOT NULL DEFAULT 0,
     interrupted INTEGER NOT NULL DEFAULT 0,
@@ -42,14 +46,22 @@ CREATE TABLE IF NOT EXISTS session (
 CREATE TABLE IF NOT EXISTS trial (
     number INTEGER PRIMARY KEY,       -- in order of suggestion, from 0
     trial_id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,               -- Tune's
+    tag TEXT NOT NULL,                -- Tune's experiment tag
+    suggested TEXT NOT NULL,          -- config of the searcher
     config TEXT NOT NULL,             -- at the last start
     state TEXT NOT NULL,              -- pending, running, paused or ended
+    failures INTEGER NOT NULL DEFAULT 0,
+    devices TEXT,                     -- what it reserves
+    resources TEXT,                   -- its request, if that is not the trainable's
+    exploits INTEGER NOT NULL DEFAULT 0,  -- copies of another trial's weights
+    cloned_from TEXT,                 -- id of the last such trial
+    error TEXT,
     outcome TEXT,
     cause TEXT,
     started_s REAL,                   -- first start
     ended_s REAL,
     run_id TEXT,                      -- MLflow's
-    checkpoint_uri TEXT,              -- of the last checkpoint in remote storage
     checkpoints_removed INTEGER NOT NULL DEFAULT 0,
     test_metrics TEXT NOT NULL DEFAULT '{{}}',
     tested_s REAL NOT NULL DEFAULT 0
@@ -57,9 +69,20 @@ CREATE TABLE IF NOT EXISTS trial (
 CREATE TABLE IF NOT EXISTS result (
     trial INTEGER NOT NULL,
     number INTEGER NOT NULL,          -- in order of the trial's reports, from 1
+    time_s REAL NOT NULL,
     metrics TEXT NOT NULL,            -- what the trial and Tune reported, without the config
+    config TEXT,                      -- NULL if it is that of the result before
+    exploits INTEGER NOT NULL DEFAULT 0,  -- of the trial so far
     PRIMARY KEY (trial, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS checkpoint (
+    number INTEGER PRIMARY KEY,       -- the highest of a trial's is its newest
+    trial INTEGER NOT NULL,
+    path TEXT NOT NULL,               -- in the sweep's storage; of another trial in a clone
+    metrics TEXT NOT NULL             -- the result that it belongs to
+);
+CREATE INDEX IF NOT EXISTS checkpoint_of_trial ON checkpoint (trial);
+CREATE TABLE IF NOT EXISTS pickle (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS request (number INTEGER PRIMARY KEY, content TEXT NOT NULL);
 COMMIT;
@@ -157,12 +180,12 @@ def _conflicts(folder: Path) -> Iterator[None]:
 
 
 def _check_layout(database: sqlite3.Connection, folder: Path) -> int:
-    """Return the number of a file's layout; refuse one of a later version."""
+    """Return the number of a file's layout, 0 without tables; refuse one of another version."""
     (layout,) = database.execute("PRAGMA user_version").fetchone()
-    if layout > _LAYOUT:
+    if layout not in (0, _LAYOUT):
+        kind = "a newer" if layout > _LAYOUT else "an older"
         raise SweepConflictError(
-            f"{folder / RECORD} was written by a newer tune_tf than this {__version__}: update "
-            "tune_tf first"
+            f"{folder / RECORD} was written by {kind} tune_tf than this {__version__}: use that one"
         )
     return int(layout)
 

@@ -4,9 +4,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from tune_tf.outcome import Outcome
@@ -26,7 +27,8 @@ class Record:
     """Writer of a sweep's record for its driver; a context manager that holds the sweep's lock.
 
     A session begins with :meth:`begin_session`. What a method has recorded is there for other
-    processes at once, and after a crash.
+    processes at once, and after a crash; but between :meth:`begin_step` and :meth:`end_step` all is
+    recorded together at the end.
 
     Raises:
         SweepConflictError: Another process drives the sweep, or the record is damaged.
@@ -36,11 +38,14 @@ class Record:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self._clock = clock
+        self._waiting: list[tuple[str, tuple[Any, ...]]] = []
+        self._is_in_step = False
+        self._last_request = 0
         self._lock = take_driver_lock(folder)
         try:
             self._database = create_database(folder)
             with clear_database_errors(folder):  # the lock is visible: later ones are for this one
-                self._database.execute("DELETE FROM request")
+                self._database.execute("DELETE FROM request WHERE content LIKE '%\"stop\"%'")
         except BaseException:
             os.close(self._lock)
             raise
@@ -56,19 +61,32 @@ class Record:
         finally:
             os.close(self._lock)
 
-    def begin_session(self) -> Self:
+    def begin_session(self, budget: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Record the start of a session: trials that have not ended wait for their continuation."""
         now = self._clock()
+        self.begin_step()
         self._write(
-            "INSERT INTO session (begun_s, last_s, process, host, tune_tf) VALUES (?, ?, ?, ?, ?)",
-            *(now, now, os.getpid(), socket.gethostname(), __version__),
+            "INSERT INTO session (begun_s, last_s, process, host, tune_tf, budget, time_s, "
+            "cpu_hours, gpu_hours) SELECT ?, ?, ?, ?, ?, ?, coalesce(max(time_s), 0), "
+            "coalesce(max(cpu_hours), 0), coalesce(max(gpu_hours), 0) FROM session",
+            *(now, now, os.getpid(), socket.gethostname(), __version__, _json(dict(budget))),
         )
         self._write(
-            "UPDATE trial SET state = 'pending', outcome = NULL, ended_s = NULL, cause = NULL "
-            "WHERE outcome IS NULL OR outcome = ?",
+            "UPDATE trial SET state = iif(state = 'paused', state, 'pending'), outcome = NULL, "
+            "ended_s = NULL, cause = NULL WHERE outcome IS NULL OR outcome = ?",
             Outcome.INTERRUPTED.value,
         )
+        self.end_step()
         return self
+
+    def begin_step(self) -> None:
+        """Record from now on what belongs together."""
+        self._is_in_step = True
+
+    def end_step(self) -> None:
+        """Record in one transaction all since :meth:`begin_step`."""
+        self._is_in_step = False
+        self._commit()
 
     @property
     def history(self) -> SweepHistory:
@@ -89,18 +107,32 @@ class Record:
         self._write("DELETE FROM result")
         self._write("DELETE FROM trial")
 
-    def record_creation(self, trial_id: str, number: int, config: Mapping[str, Any]) -> None:
-        """Record that a trial waits for its first start."""
-        self._put_trial(trial_id, number, config, state="pending")
+    def record_creation(
+        self, trial_id: str, number: int, config: Mapping[str, Any], *, name: str, tag: str
+    ) -> None:
+        """Record a trial that waits for its first start."""
+        suggested = _json(config)
+        self._write(
+            "INSERT OR IGNORE INTO trial (trial_id, number, name, tag, suggested, config, state) "
+            "VALUES (?, ?, ?, ?, ?, ?, 'pending')",
+            *(trial_id, number, name, tag, suggested, suggested),
+        )
 
     def record_start(
-        self, trial_id: str, number: int, config: Mapping[str, Any], cause: str | None = None
+        self,
+        trial_id: str,
+        config: Mapping[str, Any],
+        *,
+        devices: str,
+        resources: Mapping[str, Any] | None = None,
+        cause: str | None = None,
     ) -> None:
         """Record that a trial starts or continues, and why."""
-        self._put_trial(
+        self._change_trial(
             trial_id,
-            number,
-            config,
+            config=_json(config),
+            devices=devices,
+            resources=resources and _json(resources),
             state="running",
             outcome=None,
             cause=cause,
@@ -108,50 +140,97 @@ class Record:
             checkpoints_removed=False,
             test_metrics="{}",
         )
-        now = self._clock()
         self._write(
-            "UPDATE trial SET started_s = coalesce(started_s, ?) WHERE number = ?", now, number
+            "UPDATE trial SET started_s = coalesce(started_s, ?) WHERE trial_id = ?",
+            *(self._clock(), trial_id),
         )
 
-    def record_result(self, number: int, result: Mapping[str, Any]) -> None:
-        """Record a result of a trial."""
+    def record_clone(
+        self, trial_id: str, config: Mapping[str, Any], exploits: int, cloned_from: str
+    ) -> None:
+        """Record that a trial continues with another's weights, and how often it has done so."""
+        self._change_trial(
+            trial_id, config=_json(config), exploits=exploits, cloned_from=cloned_from
+        )
+
+    def record_progress(self, trial_id: str, *, tag: str, failures: int) -> None:
+        """Record Tune's experiment tag of a trial, and how often it has failed."""
+        self._change_trial(trial_id, tag=tag, failures=failures)
+
+    def record_result(
+        self,
+        number: int,
+        result: Mapping[str, Any],
+        config: Mapping[str, Any] | None = None,
+        exploits: int = 0,
+    ) -> None:
+        """Record a result of a trial, as in :class:`~tune_tf.record.RecordedResult`."""
         metrics = {name: value for name, value in result.items() if name != "config"}
+        changed = None if config is None else _json(config)
         self._write(
-            "INSERT INTO result SELECT ?, coalesce(max(number), 0) + 1, ? FROM result "
+            "INSERT INTO result SELECT ?, coalesce(max(number), 0) + 1, ?, ?, ?, ? FROM result "
             "WHERE trial = ?",
-            *(number, _json(metrics), number),
+            *(number, self._clock(), _json(metrics), changed, exploits, number),
         )
 
     def record_pause(self, trial_id: str, cause: str | None = None) -> None:
-        """Record that the scheduler pauses a trial, and why."""
+        """Record that the scheduler has paused a trial, and why."""
         self._change_trial(trial_id, state="paused", cause=cause)
+
+    def record_waiting(self, trial_id: str) -> None:
+        """Record that a trial waits for its continuation."""
+        self._change_trial(trial_id, state="pending")
 
     def record_end(
         self,
         trial_id: str,
-        number: int,
-        config: Mapping[str, Any],
         outcome: Outcome,
         cause: str | None = None,
+        error: str | None = None,
     ) -> None:
-        """Record the end of a trial, which may not have started."""
-        self._put_trial(
-            trial_id,
-            number,
-            config,
-            state="ended",
-            outcome=outcome.value,
-            cause=cause,
-            ended_s=self._clock(),
+        """Record the end of a trial, which may not have started; one that is paused stays paused.
+
+        An interrupted one goes on in the next session.
+        """
+        self._change_trial(
+            trial_id, outcome=outcome.value, cause=cause, error=error, ended_s=self._clock()
+        )
+        kept = "paused" if outcome is Outcome.INTERRUPTED else ""
+        self._write(
+            "UPDATE trial SET state = 'ended' WHERE trial_id = ? AND state != ?", trial_id, kept
         )
 
-    def record_checkpoint(self, trial_id: str, uri: str) -> None:
-        """Record the URI of a trial's last checkpoint in remote storage."""
-        self._change_trial(trial_id, checkpoint_uri=uri)
+    def record_checkpoint(self, number: int, path: str, result: Mapping[str, Any]) -> None:
+        """Record a trial's newest checkpoint, by its path in the sweep's storage.
+
+        ``result`` is the one that it belongs to.
+        """
+        metrics = {name: value for name, value in result.items() if name != "config"}
+        self._write(
+            "INSERT INTO checkpoint (trial, path, metrics) VALUES (?, ?, ?)",
+            *(number, path, _json(metrics)),
+        )
+
+    def forget_checkpoints(self, paths: Iterable[str]) -> None:
+        """Delete what is recorded of checkpoints that are about to be removed."""
+        for path in paths:
+            self._write("DELETE FROM checkpoint WHERE path = ?", path)
 
     def record_checkpoint_removal(self, trial_id: str) -> None:
         """Record that the checkpoints of an ended trial were removed to save disk space."""
         self._change_trial(trial_id, checkpoints_removed=True)
+
+    def record_pickle(self, name: str, content: bytes) -> None:
+        """Record the state of a part that only a resume reads."""
+        self._write("INSERT OR REPLACE INTO pickle VALUES (?, ?)", name, content)
+
+    def record_end_reason(self, reason: str) -> None:
+        """Record why the sweep ends before all its trials have."""
+        self._change_session(ended_early=reason)
+
+    def record_spending(self, time_s: float, cpu_hours: float, gpu_hours: float) -> None:
+        """Record what the sweep has taken so far, with earlier sessions."""
+        self._change_session(time_s=time_s, cpu_hours=cpu_hours, gpu_hours=gpu_hours)
 
     def record_test(self, trial_id: str, metrics: Mapping[str, float]) -> None:
         """Record the metrics of an ended trial's model on the test rows."""
@@ -183,32 +262,21 @@ class Record:
         )
 
     def take_requests(self) -> list[dict[str, Any]]:
-        """Return and remove the pending requests of other processes, the oldest first.
+        """Return the new requests of other processes, the oldest first.
 
-        Raises FileNotFoundError if the record was moved away, which SQLite does not notice.
+        Those for trials stay, as a resume has to carry them out, too. Raises FileNotFoundError if
+        the record was moved away, which SQLite does not notice.
         """
         (self.folder / RECORD).stat()
         with clear_database_errors(self.folder):
-            rows = self._database.execute("SELECT * FROM request ORDER BY number").fetchall()
+            query = "SELECT * FROM request WHERE number > ? ORDER BY number"
+            rows = self._database.execute(query, (self._last_request,)).fetchall()
         if rows:
-            self._write("DELETE FROM request WHERE number <= ?", rows[-1]["number"])
+            self._last_request = rows[-1]["number"]
         return [json.loads(row["content"]) for row in rows]
 
     def _put_fact(self, name: str, value: Any) -> None:
         self._write("INSERT OR REPLACE INTO fact VALUES (?, ?)", name, _json(value))
-
-    def _put_trial(
-        self, trial_id: str, number: int, config: Mapping[str, Any], **columns: Any
-    ) -> None:
-        columns = {"trial_id": trial_id, "config": _json(config), **columns}
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
-        self._write(
-            f"INSERT INTO trial (number, {names}) VALUES (?, {marks}) "  # noqa: S608 - our names
-            f"ON CONFLICT (number) DO UPDATE SET {changes}",
-            number,
-            *columns.values(),
-        )
 
     def _change_trial(self, trial_id: str, **columns: Any) -> None:
         changes = ", ".join(f"{name} = ?" for name in columns)
@@ -220,14 +288,27 @@ class Record:
         self._write(f"UPDATE session SET {changes} {last}", *columns.values())  # noqa: S608
 
     def _write(self, statement: str, *values: Any) -> None:
-        """Carry out a statement, and note the time of the session's last write."""
+        """Carry out a statement at the end of the step, or at once outside of one."""
+        self._waiting.append((statement, tuple(map(_storable, values))))
+        if not self._is_in_step:
+            self._commit()
+
+    def _commit(self) -> None:
+        """Carry out what waits in one transaction, and note the time of the session's last write.
+
+        If it cannot be carried out, it goes on waiting.
+        """
+        if not self._waiting:
+            return
         with clear_database_errors(self.folder), self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            database.execute(statement, [*map(_storable, values)])
+            for statement, values in self._waiting:
+                database.execute(statement, values)
             database.execute(
                 "UPDATE session SET last_s = ? WHERE number = (SELECT max(number) FROM session)",
                 (self._clock(),),
             )
+        self._waiting.clear()
 
 
 def post_request(folder: Path, request: Mapping[str, Any]) -> None:

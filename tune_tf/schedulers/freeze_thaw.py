@@ -283,7 +283,6 @@ class FreezeThawScheduler(OutcomeMixin, _PausingScheduler):
 
     def propose(self, tune_controller: Any) -> dict[str, Any] | None:
         """Return the flat config that a new trial should have; None for a random one."""
-        self._restore_state(tune_controller)
         with one_thread():
             return self._rule.propose(self._active())
 

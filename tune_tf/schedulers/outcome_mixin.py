@@ -21,7 +21,6 @@ from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.result_keys import TRAINING_ITERATION, training_metrics
 from tune_tf.schedulers.state import ResumeMixin
-from tune_tf.tune_internals.trial_state import mark_for_snapshot
 
 _TRAINABLE_OUTCOMES = (Outcome.COMPLETED, Outcome.DIVERGED, Outcome.OOM, Outcome.ERROR)
 
@@ -89,7 +88,6 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         Raises:
             UnknownMetricError: The result lacks the metric; names those that it has.
         """
-        self._restore_state(tune_controller)
         iteration = int(result.get(TRAINING_ITERATION, 0))
         if decision := self._earlier_decision(trial, iteration):
             return decision
@@ -101,13 +99,14 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
             return TrialScheduler.STOP
         with self._mark_decision():
             decision = super().on_trial_result(tune_controller, trial, result)
+        self._stops.pop(trial.trial_id, None)  # it diverged here, and does not when it is repeated
         if decision == TrialScheduler.STOP:
             self._stops[trial.trial_id] = self._stop_at(trial, iteration)
+        self._decisions[trial.trial_id] = iteration, decision
         return decision
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Record the outcome in the trial's last result, then notify Ray's scheduler."""
-        self._restore_state(tune_controller)
         self._note_stop(trial)
         self._write_outcome(trial, *self._infer_outcome(trial, result))
         with self._mark_decision(trial):
@@ -118,25 +117,21 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
         """Record the outcome of a paused or pending trial in its last result."""
-        self._restore_state(tune_controller)
         # Ray's Hyperband also calls it for a trial that completes or fails.
         if trial.trial_id not in self._ending_trials:
             self._note_stop(trial)
             stop = self._stops.get(trial.trial_id, _Stop(Outcome.OUT_OF_BUDGET, 0))
             self._write_outcome(trial, stop.outcome, stop.cause)
-            mark_for_snapshot(tune_controller, trial)
         with self._mark_decision(trial):
             super().on_trial_remove(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         """Notify Ray's scheduler of a failed trial, which may end the waiting of others."""
-        self._restore_state(tune_controller)
         with self._mark_decision(trial):
             super().on_trial_error(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
         """Return the trial that Ray's scheduler wants to run next."""
-        self._restore_state(tune_controller)
         with self._mark_decision():
             return super().choose_trial_to_run(tune_controller, **options)
 
@@ -181,17 +176,14 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
         trial.run_metadata.invalidate_cache()
 
     def _earlier_decision(self, trial: Trial, iteration: int) -> str | None:
-        """Return the decision for a trial that runs again, after a resume, to where it was stopped.
+        """Return the decision on an iteration that is repeated after a resume; None on a new one.
 
-        Ray's scheduler is done with it: it would let it pass this time, or fail.
+        Ray's scheduler is done with it: it would decide otherwise this time, or fail.
         """
-        stop = self._stops.get(trial.trial_id)
-        if stop is None:
-            return None
-        if stop.outcome is Outcome.DIVERGED:
-            del self._stops[trial.trial_id]
-            return None
-        return TrialScheduler.STOP if iteration >= stop.iteration else TrialScheduler.CONTINUE
+        decided_at, decision = self._repeated.get(trial.trial_id, (0, None))
+        if iteration == decided_at:
+            return decision
+        return TrialScheduler.CONTINUE if iteration < decided_at else None
 
     def _infer_outcome(self, trial: Trial, result: Mapping[str, Any]) -> tuple[Outcome, str | None]:
         """Return a trial's outcome with its cause, if there is more to say."""

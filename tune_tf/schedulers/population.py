@@ -14,6 +14,7 @@ from tune_tf.outcome import CONFIG_CHANGED_AT, Outcome
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.mutations import pbt_refusal, select_mutations
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin, comparison_arguments
+from tune_tf.schedulers.state import SchedulerResume
 from tune_tf.space import SearchSpace
 from tune_tf.tune_internals.controller import ControllerProxy
 
@@ -69,6 +70,20 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
         """Remove a failed trial; it is added again for a retry."""
         super().on_trial_error(tune_controller, trial)
         self._retire(trial)
+
+    def resume(self, resume: SchedulerResume) -> None:
+        """Restore a state; a trial that had come further than its checkpoint goes back to it."""
+        super().resume(resume)
+        self._repeated.clear()
+        for trial_id, trial in resume.trials.items():
+            state, reached = self._trial_state.get(trial), resume.saved.get(trial_id, 0)
+            if state is not None and state.last_train_time > reached:
+                saved = trial.latest_checkpoint_result
+                state.last_score = None
+                state.last_result = saved.metrics if saved else None
+                state.last_checkpoint = saved.checkpoint if saved else None
+                state.last_train_time = reached
+                state.last_perturbation_time = min(state.last_perturbation_time, reached)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state, in which an unfinished checkpoint is replaced by the one before it."""

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -16,8 +15,6 @@ from tune_tf.schedulers.ordered_sweep import OrderedSweep, lasting_metrics
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.space import flatten
 from tune_tf.tune_internals.trial_state import (
-    latest_result,
-    restore_result,
     saved_iteration,
     set_trial_status,
     trial_number,
@@ -37,6 +34,7 @@ class ReproducibleScheduler(OutcomeMixin):
         num_workers: Trials that run at a time.
         environment: What results depend on besides the settings, by name.
         reasons: Why the results of earlier sessions cannot be compared with those of another sweep.
+        num_created: Number of the trials of earlier sessions.
     """
 
     def __init__(
@@ -46,6 +44,7 @@ class ReproducibleScheduler(OutcomeMixin):
         num_workers: int,
         environment: Mapping[str, str],
         reasons: list[str],
+        num_created: int = 0,
     ) -> None:
         """Make the decisions that the earlier results allow."""
         super().__init__()
@@ -53,7 +52,7 @@ class ReproducibleScheduler(OutcomeMixin):
         self._num_workers = num_workers
         self._environment = environment
         self._reasons = reasons
-        self._by_number: dict[int, Trial] = {}
+        self._num_created = num_created
         self._failing: list[Trial] = []
         self._unchecked: list[Trial] = []
         self.num_to_keep = ordered.scheduler.num_to_keep
@@ -82,19 +81,19 @@ class ReproducibleScheduler(OutcomeMixin):
     def may_create(self) -> bool:
         """Whether the next trial is proposed already."""
         self._advance()
-        return len(self._by_number) < len(self._ordered.trials)
+        return self._num_created < len(self._ordered.trials)
 
     @property
     def has_all_trials(self) -> bool:
         """Whether no trial remains to be created, nor to be continued."""
         if not self._ordered.has_all_trials or self.may_create:
             return False
-        paused = any(trial.status == Trial.PAUSED for trial in self._by_number.values())
+        paused = any(trial.status == Trial.PAUSED for trial in self._trials.values())
         return self._ordered.is_over and not paused
 
     def propose(self, tune_controller: Any) -> dict[str, Any] | None:
         """Return the flat config of the next trial."""
-        return self._ordered.config(len(self._by_number)) if self.may_create else None
+        return self._ordered.config(self._num_created) if self.may_create else None
 
     def decided_end(self, trial_id: str) -> tuple[Outcome, str | None] | None:
         """Return outcome and cause of a trial that is stopped here; None if it is not."""
@@ -113,29 +112,19 @@ class ReproducibleScheduler(OutcomeMixin):
             return None
         return self._ordered.scheduler.explain(self._ordered.trials[number])
 
-    def save(self, checkpoint_path: Any) -> None:
-        """Write nothing: the state follows from the results."""
-        Path(checkpoint_path).write_bytes(b"")
-
-    def restore(self, checkpoint_path: Any) -> None:
-        """Do nothing: the state follows from the results."""
+    def changed_state(self) -> bytes | None:
+        """Return None: the state follows from the results."""
+        return None
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Let a new or restored trial wait until a worker is to run it."""
         is_retry = trial.trial_id in self._trials
         super().on_trial_add(tune_controller, trial)
-        self._by_number[trial_number(trial)] = trial
+        self._num_created = max(self._num_created, trial_number(trial) + 1)
         self._unchecked.append(trial)
-        if trial.status == Trial.PENDING and is_retry:
-            # Tune would train it past its limit, if that is where its last checkpoint is.
-            set_trial_status(tune_controller, trial, Trial.PAUSED)
-        elif trial.status == Trial.PENDING:
+        # Tune would train a retry past its limit, if that is where its last checkpoint is.
+        if not is_retry or not set_trial_status(tune_controller, trial, Trial.PAUSED):
             trial.set_status(Trial.PAUSED)
-            if (result := restore_result(trial)) is not None:  # a kill came before it was written
-                is_last = int(result[TRAINING_ITERATION]) >= self.settings.epochs
-                self._report(trial, result, done=bool(result.get("done")) or is_last)
-        elif trial.is_finished():
-            self._report_end(trial, latest_result(trial))
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Add a result; pause the trial at the end of its turn."""

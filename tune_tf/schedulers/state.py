@@ -1,55 +1,67 @@
-"""Saved state of schedulers, for a resume after the sweep was killed.
+"""State of a scheduler in the record of its sweep, for a resume.
 
-Tune does not save schedulers, and creates all trials anew when it resumes a sweep, while Ray's
-schedulers use trials as keys. So trials are pickled as their ids, and the state is restored once
-all trials exist again: Tune adds restored trials before it asks the scheduler anything.
+Ray's schedulers use trials as keys, and a resume makes trials anew. So trials are pickled as their
+ids, and the state is restored once those that go on exist again; ended ones are placeholders.
 """
 
 import io
-import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle
+from ray.tune import Checkpoint, PlacementGroupFactory
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
-from tune_tf.atomic_files import write_atomically
 from tune_tf.config import SchedulerSettings
 from tune_tf.errors import SweepConflictError
 from tune_tf.objective import Objective
 from tune_tf.tune_internals.controller import ControllerProxy
 from tune_tf.tune_internals.trial_state import EndedTrials
 
-_UNSAVED = ("_trials", "_ends", "_saved_state")
+_UNSAVED = ("_trials", "_ends", "_repeated", "_awaited", "_gone", "_resources", "_is_changed")
 
 
 @dataclass(frozen=True)
 class _SavedState:
-    """Content of a scheduler's file, kept until its trials exist again.
+    """Content of a scheduler's pickle.
 
     Args:
         scheduler: The scheduler with its settings, as text.
-        statuses: Status of each trial by id, in the order of addition.
-        state: The pickled attributes, with ids in place of trials.
-        trials: The trials restored so far, by id.
+        trial_ids: Of all trials, in the order of addition.
+        live_ids: Of those that had not ended.
+        attributes: The pickled attributes, with ids in place of trials.
     """
 
     scheduler: str
-    statuses: Mapping[str, str]
-    state: bytes
-    trials: dict[str, Trial] = field(default_factory=dict)
+    trial_ids: tuple[str, ...]
+    live_ids: frozenset[str]
+    attributes: bytes
+
+
+@dataclass(frozen=True)
+class SchedulerResume:
+    """What a scheduler resumes from.
+
+    Args:
+        state: What :meth:`ResumeMixin.changed_state` returned last; None if it never did.
+        trials: The trials that go on, by id; paused ones are PAUSED.
+        saved: Iteration of the newest checkpoint of these, by id.
+        resources: What they reserve, where that is not what the trainable asks for, by id.
+        checkpoint: Returns the checkpoint at a path in the sweep's storage.
+    """
+
+    state: bytes | None = None
+    trials: Mapping[str, Trial] = field(default_factory=dict)
+    saved: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, PlacementGroupFactory] = field(default_factory=dict)
+    checkpoint: Callable[[str], Checkpoint] = Checkpoint
 
 
 class ResumeMixin(TrialScheduler):
-    """Mixin for a Ray scheduler whose state can be saved at any time and restored for a resume.
-
-    The caller saves now and then, and calls :meth:`restore` before Tune adds the restored trials.
-    Paused trials stay paused, so that a bracket is not resumed in part.
-    """
+    """Mixin for a Ray scheduler whose state a resume can restore."""
 
     objective: Objective
     settings: SchedulerSettings
@@ -60,7 +72,12 @@ class ResumeMixin(TrialScheduler):
         self.settings = settings
         self._trials: dict[str, Trial] = {}
         self._ends = EndedTrials()
-        self._saved_state: _SavedState | None = None
+        self._decisions: dict[str, tuple[int, str]] = {}  # the last one on each trial that goes on
+        self._repeated: dict[str, tuple[int, str]] = {}  # those of trials that a resume takes back
+        self._awaited: set[str] = set()  # trials that Tune is to add again
+        self._gone: list[Trial] = []  # trials of which no hook told that they ended
+        self._resources: Mapping[str, PlacementGroupFactory] = {}
+        self._is_changed = False
 
     @property
     def metric(self) -> str:
@@ -81,112 +98,118 @@ class ResumeMixin(TrialScheduler):
         """Return why the scheduler pauses or stops a trial, or goes on with it, if it can tell."""
         return None
 
-    def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Write the state to a file atomically."""
-        state = pickle.dumps(self._saved_state or self._snapshot())
-        write_atomically(Path(checkpoint_path), state, on_disk=False)
+    def changed_state(self) -> bytes | None:
+        """Return the state if it has changed since the last call; None if it has not."""
+        if not self._is_changed:
+            return None
+        self._is_changed = False
+        file = io.BytesIO()
+        attributes = self.__getstate__().items()
+        _Pickler(file, self).dump({key: it for key, it in attributes if key not in _UNSAVED})
+        live = frozenset(key for key, trial in self._trials.items() if not trial.is_finished())
+        return pickle.dumps(_SavedState(self._text(), tuple(self._trials), live, file.getvalue()))
 
-    def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Load a state that :meth:`save` wrote; it takes effect once Tune has added its trials.
+    def resume(self, resume: SchedulerResume) -> None:
+        """Restore a state, before Tune adds the trials that go on.
+
+        A trial that was to be paused when it was killed is paused, though its checkpoint is an
+        older one: its epochs are repeated, but what was decided on them stays.
 
         Raises:
-            SweepConflictError: It was saved by another kind of scheduler or with other settings.
+            SweepConflictError: It is that of another kind of scheduler or has other settings.
         """
-        saved = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
+        self._resources = resume.resources
+        if resume.state is None:
+            return
+        saved = pickle.loads(resume.state)  # noqa: S301 - of the user's own sweep
         if saved.scheduler != self._text():
             raise SweepConflictError(
-                f"{checkpoint_path} was saved by {saved.scheduler}; it cannot be restored as "
-                f"{self._text()}: resume with the original settings"
+                f"the sweep has decided by {saved.scheduler}; it cannot go on with {self._text()}: "
+                "resume with the original settings"
             )
-        self._saved_state = saved
+        self._trials = {it: resume.trials.get(it) or _ended_trial(it) for it in saved.trial_ids}
+        self.__dict__.update(_Unpickler(io.BytesIO(saved.attributes), self, resume).load())
+        self._awaited = self._trials.keys() & resume.trials.keys()
+        self._gone = [self._trials[it] for it in saved.live_ids - resume.trials.keys()]
+        for trial_id, (iteration, decision) in self._decisions.items():
+            is_paused = decision == TrialScheduler.PAUSE
+            if is_paused and trial_id in self._awaited and resume.saved[trial_id] < iteration:
+                self._trials[trial_id].set_status(Trial.PAUSED)
+            self._repeated[trial_id] = (
+                iteration,
+                TrialScheduler.CONTINUE if is_paused else decision,
+            )
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Add a trial, unless it is a restored one."""
-        if self._saved_state is not None and trial.trial_id in self._saved_state.statuses:
-            self._saved_state.trials[trial.trial_id] = trial
-            was_paused = self._saved_state.statuses[trial.trial_id] == Trial.PAUSED
-            if was_paused and trial.status == Trial.PENDING:
-                trial.set_status(Trial.PAUSED)
+        """Add a trial, unless the restored state has it already."""
+        if trial.trial_id in self._resources:
+            trial.update_resources(self._resources[trial.trial_id])
+        if trial.trial_id in self._awaited:
+            self._awaited.remove(trial.trial_id)
             return
-        self._restore_state(tune_controller)
+        self._end(trial)  # before a retry
         self._trials[trial.trial_id] = trial
         super().on_trial_add(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Return the decision of Ray's scheduler."""
-        self._restore_state(tune_controller)
+        self._is_changed = True
         return super().on_trial_result(tune_controller, trial, result)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Notify Ray's scheduler of the end of a running trial."""
-        self._restore_state(tune_controller)
+        self._end(trial)
         super().on_trial_complete(tune_controller, trial, result)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
         """Notify Ray's scheduler of the end of a paused or pending trial."""
-        self._restore_state(tune_controller)
+        self._end(trial)
         super().on_trial_remove(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         """Notify Ray's scheduler of a failed trial."""
-        self._restore_state(tune_controller)
+        self._end(trial)
         super().on_trial_error(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
         """Return the trial that Ray's scheduler wants to run next."""
-        self._restore_state(tune_controller)
-        if isinstance(tune_controller, ControllerProxy):
-            return super().choose_trial_to_run(tune_controller, **options)  # has only those already
-        self._ends.take(tune_controller.get_trials())
-        # Ray's schedulers look for a pending or paused one among all.
-        proxy = ControllerProxy(tune_controller, get_trials=lambda: self._ends.unfinished)
-        return super().choose_trial_to_run(proxy, **options)
+        if not isinstance(tune_controller, ControllerProxy):
+            self._ends.take(tune_controller.get_trials())
+            # Ray's schedulers look for a pending or paused one among all.
+            tune_controller = ControllerProxy(
+                tune_controller, get_trials=lambda: self._ends.unfinished
+            )
+        while self._gone:
+            super().on_trial_remove(tune_controller, self._gone.pop())
+        chosen = super().choose_trial_to_run(tune_controller, **options)
+        self._is_changed = self._is_changed or chosen is not None
+        # Some choose from lists of their own.
+        return None if chosen is not None and chosen.trial_id in self._awaited else chosen
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes to be saved."""
         return dict(self.__dict__)
 
-    def _snapshot(self) -> _SavedState:
-        buffer = io.BytesIO()
-        state = {key: value for key, value in self.__getstate__().items() if key not in _UNSAVED}
-        _Pickler(buffer, self).dump(state)
-        statuses = {trial_id: trial.status for trial_id, trial in self._trials.items()}
-        return _SavedState(self._text(), statuses, buffer.getvalue())
+    def _end(self, trial: Trial) -> None:
+        self._is_changed = True
+        self._decisions.pop(trial.trial_id, None)
+        self._repeated.pop(trial.trial_id, None)
 
     def _text(self) -> str:
         """Return the scheduler with its settings; a state fits no other."""
         settings = ", ".join(f"{name}={value!r}" for name, value in self.settings)
         return f"{type(self).__name__}({self.objective.mode} {self.objective.metric}, {settings})"
 
-    def _restore_state(self, tune_controller: Any) -> None:
-        """Restore the loaded state, with the trials in place of their ids."""
-        saved, self._saved_state = self._saved_state, None
-        if saved is None:
-            return
-        trials = {
-            trial_id: saved.trials.get(trial_id) or _lost_trial(trial_id)
-            for trial_id in saved.statuses
-        }
-        self.__dict__.update(_Unpickler(io.BytesIO(saved.state), self, trials).load())
-        self._trials.update(trials)  # lost ones included: the state refers to them
-        for trial_id, status in saved.statuses.items():
-            was_live = status not in (Trial.TERMINATED, Trial.ERROR)
-            is_live = not trials[trial_id].is_finished()
-            if was_live and not is_live:
-                super().on_trial_remove(tune_controller, trials[trial_id])
-            if is_live and not was_live:
-                super().on_trial_add(tune_controller, trials[trial_id])
 
-
-def _lost_trial(trial_id: str) -> Trial:
-    """Return a placeholder for a trial that the scheduler knew and Tune did not restore."""
-    trial = Trial("lost", stub=True, trial_id=trial_id)
+def _ended_trial(trial_id: str) -> Trial:
+    """Return a placeholder for a trial that has ended."""
+    trial = Trial("ended", stub=True, trial_id=trial_id)
     trial.set_status(Trial.TERMINATED)
     return trial
 
 
 class _Pickler(cloudpickle.CloudPickler):
-    """Pickler that writes trials as their ids, and functions by value."""
+    """Pickler that writes trials as their ids, checkpoints as paths, and functions by value."""
 
     def __init__(self, file: io.BytesIO, scheduler: ResumeMixin) -> None:
         super().__init__(file)
@@ -195,17 +218,25 @@ class _Pickler(cloudpickle.CloudPickler):
     def persistent_id(self, obj: Any) -> tuple[str, str] | None:
         if obj is self._scheduler:
             return "scheduler", ""
+        if isinstance(obj, Checkpoint):
+            return "checkpoint", "/".join(obj.path.split("/")[-2:])
         return ("trial", obj.trial_id) if isinstance(obj, Trial) else None
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(
-        self, file: io.BytesIO, scheduler: ResumeMixin, trials: Mapping[str, Trial]
-    ) -> None:
+    def __init__(self, file: io.BytesIO, scheduler: ResumeMixin, resume: SchedulerResume) -> None:
         super().__init__(file)
         self._scheduler = scheduler
-        self._trials_by_id = trials
+        self._resume = resume
 
     def persistent_load(self, pid: tuple[str, str]) -> Any:
-        kind, trial_id = pid
-        return self._scheduler if kind == "scheduler" else self._trials_by_id[trial_id]
+        kind, name = pid
+        if kind == "scheduler":
+            return self._scheduler
+        return self._resume.checkpoint(name) if kind == "checkpoint" else self._trial(name)
+
+    def _trial(self, trial_id: str) -> Trial:
+        trials = self._scheduler._trials  # noqa: SLF001 - its own
+        if trial_id not in trials:
+            trials[trial_id] = _ended_trial(trial_id)
+        return trials[trial_id]

@@ -59,7 +59,6 @@ class HyperbandMixin(StoppingMixin):
         and a trial that is still being saved when its bracket ends: paused trials would stay paused
         (ray#6780). The variant for BOHB finds them itself.
         """
-        self._restore_state(tune_controller)
         if not isinstance(self, HyperBandForBOHB):
             with self._mark_decision():
                 for bracket in self._stalled_brackets():

@@ -8,8 +8,7 @@ from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
-from tune_tf.sweep.callbacks.recorders import StudyFinalizer, TrialRecorder
-from tune_tf.sweep.callbacks.state_saver import SchedulerStateSaver, StateSaver
+from tune_tf.sweep.callbacks.recorders import TrialRecorder
 from tune_tf.sweep.cluster import session_folder
 from tune_tf.sweep.model.export_process import ExportPrestart, ModelExportProcess
 from tune_tf.sweep.plan import (
@@ -19,8 +18,7 @@ from tune_tf.sweep.plan import (
     make_tracker,
 )
 from tune_tf.sweep.reproducibility import make_reproducible_scheduler
-from tune_tf.sweep.state.recovery import Recovery
-from tune_tf.sweep.state.snapshots import SnapshotWriter
+from tune_tf.sweep.resume import Resume
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import OutcomeTracker
@@ -37,11 +35,11 @@ class SweepParts:
         folder: SweepFolder,
         plan: SweepPlan,
         record: Record,
-        recovery: Recovery,
+        resume: Resume,
         searcher: OptunaSearcher | None = None,
     ) -> None:
         config = folder.config
-        self.folder, self.plan, self.record, self.recovery = folder, plan, record, recovery
+        self.folder, self.plan, self.record, self.resume = folder, plan, record, resume
         self.scheduler = (
             make_reproducible_scheduler(folder, plan, record)
             if config.reproducible
@@ -54,17 +52,7 @@ class SweepParts:
             if self.tracker
             else OutcomeTracker(config.leading_objective)
         )
-        self.outcome_tracker.restore_outcomes(recovery.ended, recovery.begun)
-        snapshots = SnapshotWriter(folder.path, recovery.snapshot)
-        self.retention = CheckpointRetention(
-            config,
-            recovery.storage,
-            snapshots,
-            self.scheduler,
-            self.outcome_tracker,
-            record.record_checkpoint_removal,
-        )
-        self.state_saver = StateSaver(snapshots, recovery.trial_ids, self.retention.current_needs)
+        self.retention = CheckpointRetention(config, resume.storage, self.scheduler, record)
         self.stopper = SweepStopper(folder.sweep_id, config)
         self.disk_guard = DiskGuard(
             config.min_free_disk,
@@ -73,32 +61,24 @@ class SweepParts:
         )
 
     def callbacks(self, export_process: ModelExportProcess) -> list[Callback]:
-        """Return the callbacks of the sweep in the order in which Tune calls them.
-
-        The order is part of the saved state: Tune restores the states of callbacks by position.
-        """
+        """Return the callbacks of the sweep in the order in which Tune calls them."""
         config = self.folder.config
         decided_end = self.scheduler.decided_end if config.reproducible else lambda trial_id: None
         logs_best_model = self.tracker and config.mlflow and config.mlflow.log_best_model
         return [
             # First: it adds outcome and cause to the results that the others read.
-            BudgetLimit(config, self.stopper, self.outcome_tracker, decided_end=decided_end),
+            BudgetLimit(
+                config,
+                self.stopper,
+                self.outcome_tracker,
+                decided_end=decided_end,
+                record=self.record,
+            ),
             # Next: later ones read outcomes and run ids from it.
             self.tracker or self.outcome_tracker,
             # These need no other callback.
-            SchedulerStateSaver(self.scheduler),
             ActorRecycler(),
             *([TBXLoggerCallback()] if config.tensorboard else []),
-            # After the tracker: it adds outcomes and the id of the sweep's run.
-            TrialRecorder(
-                self.record,
-                self.recovery.storage,
-                self.outcome_tracker,
-                self.tracker,
-                self.scheduler.explain,
-            ),
-            # After the record: it raises.
-            BrokenWorkloadCheck(),
             # It changes the restart of a failed trial.
             OomRetries(
                 self.plan.workload,
@@ -106,13 +86,19 @@ class SweepParts:
                 loop=config.loop,
                 oom_retries=config.oom_retries,
             ),
-            # After the tracker, which has all run ids only at the end of the experiment.
-            StudyFinalizer(self.searcher, self.outcome_tracker, self.tracker),
+            # After those that record something, and those that add to a result.
+            TrialRecorder(
+                self.record,
+                self.outcome_tracker,
+                self.tracker,
+                self.scheduler.explain,
+                self.scheduler.changed_state,
+            ),
             # After those that read an ended trial: it drops the metric history of the trial.
             RunningAverageTrimmer(),
-            # Before the retention, which removes only what no saved state needs.
-            self.state_saver,
+            # After the record: the first removes what that needs no more, the next ones may raise.
             self.retention,
+            BrokenWorkloadCheck(),
             # After the retention, which may free space.
             self.disk_guard,
             # Last: it only starts a process.

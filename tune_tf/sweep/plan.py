@@ -23,7 +23,7 @@ from tune_tf.searchers.samplers.custom_samplers import ProposalSampler
 from tune_tf.secrets import expand_references
 from tune_tf.sweep.cluster import cluster_address, num_fitting
 from tune_tf.sweep.mlflow_store import dataset_of
-from tune_tf.sweep.state.storage import check_storage
+from tune_tf.sweep.storage import check_storage
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowCallback, SweepDetails
 from tune_tf.tracking.store import read_credentials

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ray.tune.experiment import Trial
 
 from tune_tf.config import SweepConfig
-from tune_tf.outcome import Outcome
+from tune_tf.outcome import STOPPED_BY_HAND, Outcome
 from tune_tf.record import Record, SweepHistory, recorded_results
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.ordered_sweep import OrderedSweep, lasting_metrics
@@ -79,6 +79,7 @@ def make_reproducible_scheduler(
         num_workers=plan.max_concurrent_trials,
         environment=environment,
         reasons=reasons,
+        num_created=len(history.trials),
     )
 
 
@@ -100,6 +101,9 @@ def ordered_sweep_of(folder: SweepFolder) -> OrderedSweep:
             metrics = lasting_metrics(result, config.leading_objective.metric)
             done = bool(result.get("done"))
             ordered.report(trial.number, int(result[TRAINING_ITERATION]), metrics, done=done)
+        failed = trial.outcome in (Outcome.ERROR, Outcome.OOM)
+        if failed or (not trial.goes_on and trial.cause == STOPPED_BY_HAND):
+            ordered.report_failure(trial.number)
     return ordered
 
 

@@ -14,16 +14,16 @@ from tune_tf.record import Record
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.results import SweepResult
 from tune_tf.sweep.cluster import cluster, runs_as_user
-from tune_tf.sweep.plan import check_settings, make_searcher, plan_sweep
-from tune_tf.sweep.runner import run_trials
-from tune_tf.sweep.state.config_diff import (
+from tune_tf.sweep.config_diff import (
     NOT_EXTENDABLE,
     changes_between,
     check_changes,
     extended_budget,
 )
-from tune_tf.sweep.state.recovery import Recovery, recover
-from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.plan import check_settings, make_searcher, plan_sweep
+from tune_tf.sweep.resume import Resume
+from tune_tf.sweep.runner import run_trials
+from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
 
@@ -57,8 +57,8 @@ def run_sweep(
         plan = plan_sweep(config, base_dir=base_dir, workload=workload)
         folder = SweepFolder.create(plan.config, base_dir, private=runs_as_user())
         with _note_resume(folder), Record(folder.path) as record:
-            record.begin_session()
-            nothing = Recovery(SweepStorage.of(folder.path, config))
+            record.begin_session(config.budget.model_dump())
+            nothing = Resume(SweepStorage.of(folder.path, config))
             return run_trials(folder, plan, record, nothing, callbacks)
 
 
@@ -144,18 +144,16 @@ def _resume(
             )
             config = config.model_copy(update={"budget": larger})
         # What the folder tells is refused before the seconds that a cluster takes.
-        recovery = recover(folder.path, config)
+        resume = Resume.read(folder.path, config)
         workload = check_settings(config, folder.base_dir, folder.path)
         searcher = make_searcher(replace(folder, config=config))
         with cluster(config.cluster, folder.base_dir):
             plan = plan_sweep(config, base_dir=folder.base_dir, workload=workload)
             if config is not folder.config:
                 folder = folder.with_config(config)
-            record.begin_session()
-            recovery.write()
-            if not recovery.resumes:
-                record.forget_trials()
-            return run_trials(folder, plan, record, recovery, callbacks, searcher)
+            record.begin_session(config.budget.model_dump())
+            resume.clean_up(record)
+            return run_trials(folder, plan, record, resume, callbacks, searcher)
 
 
 def _note_resume(folder: SweepFolder) -> contextlib.AbstractContextManager[None]:

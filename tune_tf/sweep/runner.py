@@ -1,6 +1,7 @@
 """Execution of a sweep by ``tune.run``."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
-from tune_tf.config import BudgetSettings, SweepConfig
+from tune_tf.config import SweepConfig
 from tune_tf.record import Record
 from tune_tf.results import SweepResult
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
@@ -19,7 +20,7 @@ from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
-from tune_tf.sweep.state.recovery import Recovery
+from tune_tf.sweep.resume import Resume
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_result, sweep_result
 from tune_tf.sweep_folder import SweepFolder
@@ -30,24 +31,41 @@ from tune_tf.tune_internals.start_up import fast_start_up
 
 
 class SweepSearch(SearchGenerator):
-    """Search generator that follows an extended budget and waits while disks are full.
-
-    Tune's own restores the original number of trials, and proposes none after the end of a sweep.
-    """
+    """Search generator that goes on with the trials of a resume, and waits while disks are full."""
 
     def __init__(
         self,
         searcher: Searcher,
-        budget: BudgetSettings,
         max_concurrent_trials: int,
         disk_guard: DiskGuard,
+        make_trials: Callable[[Mapping[str, Any]], Sequence[Trial]] = lambda spec: (),
+        num_trials: int = 0,
         proposer: ReproducibleScheduler | None = None,
     ) -> None:
+        """Create the generator.
+
+        Args:
+            searcher: Suggests new trials.
+            max_concurrent_trials: Limit of the searcher.
+            disk_guard: Says whether a trial may start.
+            make_trials: Returns the trials to go on with, given the specification of Tune's
+                experiment.
+            num_trials: Number of trials of earlier sessions.
+            proposer: Scheduler of a reproducible sweep.
+        """
         super().__init__(ConcurrencyLimiter(searcher, max_concurrent=max_concurrent_trials))
-        self._budget = budget
         self._disk_guard = disk_guard
+        self._make_trials = make_trials
+        self._num_trials = num_trials
         self._proposer = proposer
+        self._going_on: deque[Trial] = deque()
         self._is_ended = False
+
+    def add_configurations(self, experiments: Any) -> None:
+        """Make the trials to go on with."""
+        super().add_configurations(experiments)
+        self.set_state({**self.get_state(), "counter": self._num_trials})
+        self._going_on.extend(self._make_trials(experiments[0].spec))
 
     @property
     def is_closed(self) -> bool:
@@ -55,12 +73,14 @@ class SweepSearch(SearchGenerator):
         return not self._disk_guard.may_start()
 
     def next_trial(self) -> Trial | None:
-        """Return the next trial; None while none may start.
+        """Return the next trial, one that goes on before new ones; None while none may start.
 
         Once all trials are finished, Tune waits minutes for the next one and reacts neither to
         Ctrl-C nor to its time budget. So when the sweep is to end it gets a trial, which it stops
         without running it.
         """
+        if self._going_on and not self._is_ended:
+            return self._going_on.popleft()
         if self._proposer is not None and not self._proposer.may_create:
             return None
         if self.is_closed and not (
@@ -75,36 +95,23 @@ class SweepSearch(SearchGenerator):
 
         Tune then ends the process of each trial that ends, so paused trials would need new ones.
         """
-        if self._proposer is None or self._is_ended:
-            return super().is_finished()
-        return self._proposer.has_all_trials
+        if self._is_ended:
+            return True
+        if self._proposer is not None:
+            return not self._going_on and self._proposer.has_all_trials
+        return not self._going_on and super().is_finished()
 
     def set_finished(self) -> None:
         """End the search."""
         self._is_ended = True
         super().set_finished()
 
-    def get_state(self) -> dict[str, Any]:
-        """Return the state for a resume."""
-        return {**super().get_state(), "budget": self._budget.model_dump()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the search; a finished one continues if the budget has changed."""
-        changed = state["budget"] != self._budget.model_dump()
-        super().set_state(
-            {
-                **state,
-                "total_samples": self._budget.num_samples,
-                "finished": state["finished"] and not changed,
-            }
-        )
-
 
 def run_trials(
     folder: SweepFolder,
     plan: SweepPlan,
     record: Record,
-    recovery: Recovery,
+    resume: Resume,
     callbacks: Sequence[tune.Callback],
     searcher: OptunaSearcher | None = None,
 ) -> SweepResult:
@@ -113,32 +120,32 @@ def run_trials(
     This process holds the lock of ``record``. ``callbacks`` are called after the sweep's own.
     ``searcher`` is that of the folder, if it was made before.
     """
-    parts = SweepParts(folder, plan, record, recovery, searcher)
+    parts = SweepParts(folder, plan, record, resume, searcher)
     RequestReader(record, parts.stopper, interrupt_sweep)
     tracker = parts.tracker
     budget, is_reproducible = folder.config.budget, folder.config.reproducible
     search = SweepSearch(
         parts.searcher,
-        budget,
         # Those of a reproducible sweep are created when it is their turn.
         budget.num_samples if is_reproducible else plan.max_concurrent_trials,
         parts.disk_guard,
+        lambda spec: _trials_of_resume(parts, spec),
+        len(resume.history.trials),
         parts.scheduler if is_reproducible else None,
     )
     with (
         ModelExportProcess() as export_process,
         environment_defaults(TUNE_ENVIRONMENT),
         unwrap_tune_errors(folder),
-        parts.state_saver.require_restore(),
         fast_start_up(),
     ):
-        analysis = _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
+        _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
         if is_reproducible and parts.scheduler.end_reason is not None:
             parts.stopper.end(parts.scheduler.end_reason)
         elif is_reproducible and parts.stopper.reason is not None:
             parts.scheduler.note(parts.stopper.reason)
         parts.retention.remove_unneeded()
-        result = sweep_result(parts, analysis.trials, search_finished=search.is_finished())
+        result = sweep_result(parts, search_finished=search.is_finished())
         result, missing_outputs = record_result(result, parts, export_process)
         record.record_session_end(
             interrupted=result.interrupted,
@@ -173,14 +180,18 @@ def sweep_trainable(
     )
 
 
-def _run_tune(
-    parts: SweepParts, search: SweepSearch, callbacks: Sequence[tune.Callback]
-) -> tune.ExperimentAnalysis:
+def _trials_of_resume(parts: SweepParts, spec: Mapping[str, Any]) -> list[Trial]:
+    """Return the trials that go on, which the scheduler then knows."""
+    trials = parts.resume.make_trials(spec, parts.folder.config.space)
+    parts.scheduler.resume(parts.resume.for_scheduler(trials))
+    return sorted(trials, key=lambda trial: trial.status != Trial.PAUSED)  # Tune adds these at once
+
+
+def _run_tune(parts: SweepParts, search: SweepSearch, callbacks: Sequence[tune.Callback]) -> None:
     folder, plan, scheduler = parts.folder, parts.plan, parts.scheduler
     config = folder.config
-    resumes = parts.recovery.resumes
     tracking = make_trial_tracking(folder)
-    return tune.run(
+    tune.run(
         sweep_trainable(config, plan, folder.path, tracking),
         name=folder.sweep_id,
         storage_path=config.remote_storage or str(folder.path.parent),
@@ -190,12 +201,8 @@ def _run_tune(
         scheduler=scheduler,
         max_failures=config.max_failures,
         reuse_actors=config.reuse_actors,
-        checkpoint_config=tune.CheckpointConfig(
-            checkpoint_at_end=True, num_to_keep=scheduler.num_to_keep
-        ),
+        checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
         callbacks=callbacks,
-        resume_config=tune.ResumeConfig() if resumes else None,
-        resume=resumes or None,
         trial_name_creator=trial_name,
         trial_dirname_creator=trial_name,
         raise_on_failed_trial=False,

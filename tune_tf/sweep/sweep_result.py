@@ -1,18 +1,13 @@
 """Result of a sweep, its report and best model."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ray.tune.experiment import Trial
-
-from tune_tf.constraint import is_feasible
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.ranking import kept_iteration, kept_result
 from tune_tf.record import Record, RecordedTrial, SweepHistory
-from tune_tf.results import SweepResult, TrialResult, kept_metrics
-from tune_tf.sweep.callbacks.recorders import trial_cause
+from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
@@ -20,52 +15,18 @@ from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.names import mlflow_metrics
 from tune_tf.tracking.writing.run_update import PARENT, Report
 from tune_tf.tracking.writing.spool import SPOOL_FOLDER
-from tune_tf.tune_internals.trial_state import latest_result, trial_number
 
 _log = logging.getLogger(__name__)
 
 
-def sweep_result(
-    parts: SweepParts, trials: Sequence[Trial], *, search_finished: bool
-) -> SweepResult:
+def sweep_result(parts: SweepParts, *, search_finished: bool) -> SweepResult:
     """Return the result of a sweep; ``search_finished`` says whether all trials were proposed."""
-    folder, recorded = parts.folder, parts.record.history.trials
-    results = (_trial_result(trial, parts, recorded.get(trial.trial_id)) for trial in trials)
-    return SweepResult(
-        sweep_id=folder.sweep_id,
-        path=folder.path,
-        config=folder.config,
-        base_dir=folder.base_dir,
-        trials=tuple(sorted(results, key=lambda result: result.number)),
+    return replace(
+        SweepView.of(parts.folder).result,
         mlflow_run_id=parts.tracker.parent_run_id if parts.tracker else None,
         ended_early=parts.stopper.reason,
         search_finished=search_finished,
-        fingerprint=parts.scheduler.fingerprint if folder.config.reproducible else None,
-    )
-
-
-def _trial_result(trial: Trial, parts: SweepParts, recorded: RecordedTrial | None) -> TrialResult:
-    """Return the result of a trial.
-
-    The record knows removed checkpoints that Tune still lists, and causes of earlier sessions.
-    """
-    config, last = parts.folder.config, latest_result(trial)
-    kept = kept_result(last)
-    are_removed = recorded is not None and recorded.checkpoints_removed
-    checkpoint = None if are_removed else trial.checkpoint
-    return TrialResult(
-        trial_id=trial.trial_id,
-        number=trial_number(trial),
-        config=trial.config,
-        outcome=parts.outcome_tracker.outcomes.get(trial.trial_id),
-        cause=trial_cause(trial) or (recorded.cause if recorded else None),
-        iterations=int(last.get("training_iteration", 0)),
-        metrics=kept_metrics(kept, config.constraints, config.objectives),
-        checkpoint=parts.recovery.storage.location(checkpoint.path) if checkpoint else None,
-        feasible=is_feasible(config.constraints, kept),
-        checkpoints_removed=are_removed,
-        kept_iteration=kept_iteration(last),
-        test_metrics=recorded.test_metrics if recorded else {},
+        fingerprint=parts.scheduler.fingerprint if parts.folder.config.reproducible else None,
     )
 
 

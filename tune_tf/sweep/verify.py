@@ -16,8 +16,8 @@ from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.ordered_sweep import lasting_metrics
 from tune_tf.schedulers.reproducible import value_differences
 from tune_tf.space import flatten
+from tune_tf.sweep.config_diff import changes_between
 from tune_tf.sweep.run import run_sweep
-from tune_tf.sweep.state.config_diff import changes_between
 from tune_tf.sweep_folder import SweepFolder
 
 

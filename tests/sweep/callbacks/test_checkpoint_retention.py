@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.outcome import Outcome
-from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.storage import SweepStorage
 
 SETTINGS = {
     "name": "kept",

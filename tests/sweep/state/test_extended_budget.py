@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.config import BudgetSettings
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.sweep.state.config_diff import extended_budget
+from tune_tf.sweep.config_diff import extended_budget
 
 BUDGET = BudgetSettings(num_samples=10, cpu_hours=1.5)
 

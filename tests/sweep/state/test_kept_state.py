@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pyarrow import fs
 
-from tune_tf.sweep.state.storage import SweepStorage
+from tune_tf.sweep.storage import SweepStorage
 
 
 @pytest.fixture

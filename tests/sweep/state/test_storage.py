@@ -4,7 +4,7 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError
-from tune_tf.sweep.state.storage import check_storage
+from tune_tf.sweep.storage import check_storage
 
 
 def test_only_a_new_sweep_needs_a_storage_path_that_can_hold_it(tmp_path):

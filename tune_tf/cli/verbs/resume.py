@@ -8,7 +8,7 @@ import typer
 
 from tune_tf.cli import options
 from tune_tf.cli.console import ExitCode, echo, exit_on_interrupt, print_json_or_lines
-from tune_tf.sweep.state.config_diff import extended_budget
+from tune_tf.sweep.config_diff import extended_budget
 from tune_tf.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:

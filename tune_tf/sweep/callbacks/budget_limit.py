@@ -2,22 +2,25 @@
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ray.tune import Callback
 from ray.tune.experiment import Trial
+from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.ranking import kept_result
+from tune_tf.record import Record, SweepHistory
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.tracking import OutcomeTracker
 from tune_tf.tune_internals.trial_state import EndedTrials, latest_result
 
 _HOUR_S = 3600
+_RECORD_EVERY_S = 1.0
 _TRIED = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 
 
@@ -36,6 +39,7 @@ class BudgetLimit(Callback):
 
     Args:
         decided_end: Returns outcome and cause of a trial that the scheduler has ended, by its id.
+        record: Of the sweep; what it has spent is continued from there, and recorded.
     """
 
     def __init__(
@@ -45,35 +49,49 @@ class BudgetLimit(Callback):
         outcome_tracker: OutcomeTracker,
         clock: Callable[[], float] = time.monotonic,
         decided_end: Callable[[str], tuple[Outcome, str | None] | None] = lambda trial_id: None,
+        record: Record | None = None,
     ) -> None:
         self._config = config
         self._decided_end = decided_end
-        self._budget = config.budget.model_dump()
         self._stopper = stopper
         self._outcome_tracker = outcome_tracker
         self._clock = clock
-        self._counted_s = clock()
+        self._record = record
+        self._counted_s = self._recorded_s = clock()
         self._running: dict[str, Trial] = {}
         self.spending = Spending()
-        self._seen: set[str] = set()
         self._ends = EndedTrials()
         self._without_outcome: list[Trial] = []
         self._best: float | None = None
         self._num_without_gain = 0
-        self._is_resumed = False
+        if record is not None:
+            self._restore(record.history)
+
+    def _restore(self, history: SweepHistory) -> None:
+        """Continue from earlier sessions; what ended those with another budget does not count."""
+        *earlier, session = history.sessions
+        self.spending = Spending(
+            history.num_results, session.time_s, session.cpu_hours, session.gpu_hours
+        )
+        since_s = session.begun_s
+        for each in reversed(earlier):
+            if each.budget != session.budget:
+                break
+            since_s = each.begun_s
+            self._stopper.reason = self._stopper.reason or each.ended_early
+        ended = [trial for trial in history.trials.values() if not trial.goes_on]
+        for trial in sorted(ended, key=lambda trial: trial.ended_s or 0.0):
+            last = flatten_dict(dict(trial.last))
+            self._count_end(trial.outcome, last)
+            if (trial.ended_s or 0.0) < since_s:
+                self._num_without_gain = 0
+            else:
+                self._stopper(trial.trial_id, last)
 
     def setup(self, *args: Any, **info: Any) -> None:
         """Start counting."""
         self._counted_s = self._clock()
         self._stopper.add_check(self.check)
-
-    def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
-        """End the sweep if a trial of an earlier session reached the target."""
-        if self._is_resumed:
-            self._is_resumed = False
-            for trial in trials:
-                if trial.is_finished():
-                    self._stopper(trial.trial_id, latest_result(trial))
 
     def on_trial_start(self, trial: Trial, **info: Any) -> None:
         """Count the resources of the trial."""
@@ -101,32 +119,17 @@ class BudgetLimit(Callback):
     on_trial_error = on_trial_complete
 
     def on_step_end(self, trials: list[Trial], **info: Any) -> None:
-        """End the sweep if the last trials brought no improvement."""
+        """End the sweep if the last trials brought no improvement; record what it has spent."""
         if not self._config.reproducible and (reason := self._converged(trials)):
             self._stopper.end(reason)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the state for a resume."""
-        return {
-            "spent": asdict(self.spending),
-            "seen": sorted(self._seen),
-            "best": self._best,
-            "num_without_gain": self._num_without_gain,
-            "reason": self._stopper.reason,
-            "budget": self._budget,
-        }
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the state of an interrupted or extended sweep."""
-        self.spending = Spending(**state["spent"])
-        self._running.clear()
-        self._counted_s = self._clock()
-        self._seen = set(state["seen"])
-        self._best = state["best"]
-        self._is_resumed = state["budget"] == self._budget
-        if self._is_resumed:
-            self._num_without_gain = int(state["num_without_gain"])
-            self._stopper.reason = state["reason"]
+        if self._record is None:
+            return
+        if self._stopper.reason is not None:
+            self._record.record_end_reason(self._stopper.reason)
+        if self._clock() - self._recorded_s >= _RECORD_EVERY_S:
+            self._recorded_s = self._clock()
+            spent = self.spending
+            self._record.record_spending(spent.time_s, spent.cpu_hours, spent.gpu_hours)
 
     def check(self) -> None:
         """End the sweep if its budget is spent."""
@@ -163,28 +166,28 @@ class BudgetLimit(Callback):
     def _converged(self, trials: list[Trial]) -> str | None:
         """Count the trials without improvement; return the reason to end, if any."""
         patience = self._config.budget.patience
-        outcomes = self._outcome_tracker.outcomes
-        if patience is None or len(self._seen) == len(outcomes):
+        if patience is None:
             return None
         ended, self._without_outcome = [*self._without_outcome, *self._ends.take(trials)], []
         for trial in ended:
-            outcome = outcomes.get(trial.trial_id)
+            outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
             if outcome is None:
                 self._without_outcome.append(trial)
-            if outcome is None or trial.trial_id in self._seen:
-                continue
-            self._seen.add(trial.trial_id)
-            if outcome in _TRIED:
-                gain = outcome is Outcome.COMPLETED and self._is_gain(trial)
-                self._num_without_gain = 0 if gain else self._num_without_gain + 1
+            else:
+                self._count_end(outcome, latest_result(trial))
         if self._num_without_gain < patience:
             return None
         metric = self._config.leading_objective.metric
         better = "completed" if self._best is None else f"improved {metric} beyond {self._best:.6g}"
         return f"none of the last {self._num_without_gain} trials {better}"
 
-    def _is_gain(self, trial: Trial) -> bool:
-        objective, last = self._config.leading_objective, kept_result(latest_result(trial))
+    def _count_end(self, outcome: Outcome | None, result: Mapping[str, Any]) -> None:
+        if outcome in _TRIED:
+            gain = outcome is Outcome.COMPLETED and self._is_gain(result)
+            self._num_without_gain = 0 if gain else self._num_without_gain + 1
+
+    def _is_gain(self, result: Mapping[str, Any]) -> bool:
+        objective, last = self._config.leading_objective, kept_result(result)
         value: float = last.get(objective.metric, math.nan)
         if not is_finite(value) or not is_feasible(self._config.constraints, last):
             return False

@@ -2,142 +2,92 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
-from ray.tune import Callback, Checkpoint
-from ray.tune.experiment import Trial
+from ray.tune import Callback
 from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig
 from tune_tf.constraint import is_feasible
 from tune_tf.outcome import Outcome
 from tune_tf.ranking import Candidate, best_first, kept_result, pareto_front
+from tune_tf.record import Record, RecordedTrial, trials_with_checkpoints
 from tune_tf.schedulers.state import ResumeMixin
-from tune_tf.sweep.state.snapshots import SnapshotWriter
-from tune_tf.sweep.state.storage import SweepStorage
-from tune_tf.tracking.outcome_tracker import OutcomeTracker
-from tune_tf.tune_internals.trial_state import latest_result, trial_folder
+from tune_tf.sweep.storage import SweepStorage
 
 _log = logging.getLogger(__name__)
 
-_CHECK_EVERY_S = 5.0
-_NEWEST = 2  # as many as Tune keeps of each trial by default
-
-
-@dataclass(frozen=True)
-class CheckpointNeeds:
-    """Checkpoints that a resume from one saved state needs."""
-
-    ended: frozenset[str]  # ids of trials
-    needed: frozenset[str]  # paths that trials resume from or the scheduler may assign
-    newest: Mapping[str, str]  # path of each trial's newest checkpoint, by trial id
+_CHECK_EVERY_S: Final = 5.0
+_NEWEST: Final = 2  # a resume takes the last but one if the last is damaged
 
 
 class CheckpointRetention(Callback):
-    """Tune callback that removes unneeded checkpoints.
+    """Tune callback that removes unneeded checkpoints, by the record.
 
-    It keeps those of the best ended trials (with several objectives also of the Pareto front),
-    those of all trials that may continue, and those that the scheduler may assign to another trial.
-    An ended trial loses its checkpoints only once a saved state contains its end, because a resume
-    after a kill starts from that state. If Tune keeps all checkpoints of a trial for the scheduler,
-    those before the last two are removed as soon as the scheduler can no longer assign them.
-
-    Tune must call the outcome tracker first. ``on_removal`` receives the id of an ended trial
-    before its checkpoints are removed.
+    It keeps the last two of each trial that goes on and of the best ended ones (with several
+    objectives also of the Pareto front), and those that the scheduler may assign to another trial.
+    Tune must call the recorder first.
     """
 
     def __init__(
         self,
         config: SweepConfig,
         storage: SweepStorage,
-        snapshots: SnapshotWriter,
         scheduler: ResumeMixin,
-        outcome_tracker: OutcomeTracker,
-        on_removal: Callable[[str], None],
+        record: Record,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._storage = storage
-        self._snapshots = snapshots
         self._scheduler = scheduler
-        self._keeps_all_of_a_trial = scheduler.num_to_keep is None
-        self._outcome_tracker = outcome_tracker
-        self._on_removal = on_removal
+        self._record = record
         self._clock = clock
         self._checked_s = clock()
-        self._trials: list[Trial] = []
-        self._newest: dict[str, str] = {}
-        self._done: set[str] = set()  # ended trials without checkpoints
 
-    def on_step_begin(self, trials: list[Trial], **info: Any) -> None:
-        """Update the list of trials."""
-        self._trials = trials
-
-    def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint, **info: Any) -> None:
-        """Note a trial's newest checkpoint."""
-        self._newest[trial.trial_id] = checkpoint.path
-
-    def on_trial_start(self, trial: Trial, **info: Any) -> None:
-        """Note that a trial runs, possibly again."""
-        self._done.discard(trial.trial_id)
-
-    def on_step_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, **info: Any) -> None:
         """Remove unneeded checkpoints at intervals."""
-        self._trials = trials
         if self._clock() - self._checked_s >= _CHECK_EVERY_S:
             self.remove_unneeded()
 
-    def current_needs(self) -> CheckpointNeeds:
-        """Return the checkpoints that a resume from the present state would need."""
-        ended = frozenset(trial.trial_id for trial in self._trials if trial.is_finished())
-        return CheckpointNeeds(ended, self._needed(), dict(self._newest))
-
     def remove_unneeded(self) -> None:
-        """Remove checkpoints that neither the sweep nor the newest state on disk needs."""
-        saved: CheckpointNeeds | None = self._snapshots.written
-        if self._config.keep_checkpoints == "all" or saved is None:
-            return
+        """Remove checkpoints that the sweep needs no more."""
         self._checked_s = self._clock()
-        ended = [each for each in self._trials if self._has_ended(each)]
-        ended = [each for each in ended if each.trial_id not in self._done]
-        best = self._best(ended)
-        needed = saved.needed | self._needed()
-        needed |= _resume_checkpoints(each for each in ended if each.trial_id in best)
-        for trial in ended:
-            if trial.trial_id in saved.ended and trial.trial_id not in best:
-                self._remove_all(trial, needed)
-        if self._keeps_all_of_a_trial:
-            for trial in self._trials:
-                if trial.trial_id in saved.newest and trial.trial_id not in self._done:
-                    stored = self._storage.checkpoints(str(trial.path))
-                    old = [path for path in stored if path <= saved.newest[trial.trial_id]]
-                    self._remove(old[:-_NEWEST], needed)
+        trials = trials_with_checkpoints(self._record.folder)
+        ended = [trial for trial in trials if not trial.goes_on]
+        kept = {trial.trial_id for trial in trials if trial.goes_on} | self._best(ended)
+        needed = {
+            path for it in trials if it.trial_id in kept for path in it.checkpoints[-_NEWEST:]
+        }
+        needed |= set(map(self._storage.relative, self._scheduler.needed_checkpoints))
+        stored = dict.fromkeys(path for trial in trials for path in trial.checkpoints)
+        removable = [
+            path for path in stored if path not in needed and path.rpartition("/")[0] not in needed
+        ]
+        bare = [it.trial_id for it in ended if set(it.checkpoints) <= set(removable)]
+        try:
+            self._note(removable, bare)
+        except OSError:  # the disk is full until they are removed
+            self._remove(removable)
+            self._note(removable, bare)
+        self._remove(removable)
 
-    def _needed(self) -> frozenset[str]:
-        """Return what trials that may continue and the scheduler need."""
-        live = (trial for trial in self._trials if not self._has_ended(trial))
-        return _resume_checkpoints(live) | self._scheduler.needed_checkpoints
-
-    def _has_ended(self, trial: Trial) -> bool:
-        outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
-        return trial.is_finished() and outcome not in (None, Outcome.INTERRUPTED)
-
-    def _best(self, ended: Iterable[Trial]) -> set[str]:
-        """Return the ids of the trials whose checkpoints are kept.
+    def _best(self, ended: Iterable[RecordedTrial]) -> set[str]:
+        """Return the ids of the ended trials whose checkpoints are kept.
 
         A trial that drops out never returns, as the trials ranked before it never disappear.
         """
         candidates, points = [], {}
         for trial in ended:
-            last = kept_result(flatten_dict(latest_result(trial)))
+            last = kept_result(flatten_dict(dict(trial.last)))
             values = [last.get(objective.metric) for objective in self._config.objectives]
-            outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
             feasible = is_feasible(self._config.constraints, last)
-            candidates.append(Candidate(trial.trial_id, outcome, values[0], feasible))
-            if len(values) > 1 and feasible and outcome is Outcome.COMPLETED:
+            candidates.append(Candidate(trial.trial_id, trial.outcome, values[0], feasible))
+            if len(values) > 1 and feasible and trial.outcome is Outcome.COMPLETED:
                 points[trial.trial_id] = [float("nan") if it is None else it for it in values]
+        if self._config.keep_checkpoints == "all":
+            return {each.key for each in candidates}
         objective = self._config.leading_objective
         ranked = best_first(candidates, objective)
         infeasible = (replace(each, feasible=True) for each in candidates if not each.feasible)
@@ -146,33 +96,17 @@ class CheckpointRetention(Callback):
         front = pareto_front(points, self._config.objectives) if points else ()
         return {each.key for each in best} | set(front)
 
-    def _remove_all(self, trial: Trial, needed: Collection[str]) -> None:
-        folder = trial_folder(trial)
-        stored = self._storage.checkpoints(folder) if folder else []
-        if stored and not any(_is_needed(path, needed) for path in stored):
-            try:
-                self._on_removal(trial.trial_id)
-            except OSError:  # the disk is full until they are removed
-                self._remove(stored, needed)
-                self._on_removal(trial.trial_id)
-        if self._remove(stored, needed):
-            self._done.add(trial.trial_id)
+    def _note(self, paths: Sequence[str], bare: Iterable[str]) -> None:
+        """Record that checkpoints are removed, of some ended trials all."""
+        self._record.begin_step()
+        self._record.forget_checkpoints(paths)
+        for trial_id in bare:
+            self._record.record_checkpoint_removal(trial_id)
+        self._record.end_step()
 
-    def _remove(self, paths: Sequence[str], needed: Collection[str]) -> bool:
-        """Remove unneeded checkpoints; return whether none of them is needed."""
-        removable = [path for path in paths if not _is_needed(path, needed)]
-        for path in removable:
+    def _remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
             try:
-                self._storage.remove_checkpoint(path)
+                self._storage.remove_checkpoint(self._storage.path(path))
             except OSError as error:
                 _log.warning("the checkpoint %s cannot be removed: %s", path, error)
-        return len(removable) == len(paths)
-
-
-def _resume_checkpoints(trials: Iterable[Trial]) -> frozenset[str]:
-    """Return the paths of the checkpoints that trials resume from."""
-    return frozenset(trial.checkpoint.path for trial in trials if trial.checkpoint)
-
-
-def _is_needed(path: str, needed: Collection[str]) -> bool:
-    return path in needed or path.rpartition("/")[0] in needed

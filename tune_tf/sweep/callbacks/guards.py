@@ -127,16 +127,26 @@ class DiskGuard(tune.Callback):
 
 
 class BrokenWorkloadCheck(tune.Callback):
-    """Tune callback that ends a sweep if its first trials find the workload invalid."""
+    """Tune callback that ends a sweep if its first trials find the workload invalid.
+
+    Tune must call the recorder first, as it raises.
+    """
+
+    def __init__(self) -> None:
+        self._refusal: str | None = None
 
     def on_trial_error(self, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Raise the WorkloadError of the trial's process, if no trial has reported."""
+        """Note the WorkloadError of the trial's process, if no trial has reported."""
         if any(latest_result(other) for other in trials):
             return
         # Ray keeps only the text of an error in an actor's constructor.
         refusal = _REFUSAL.search(trial_error(trial))
-        if refusal:
-            raise WorkloadError(refusal[1].strip())
+        self._refusal = refusal[1].strip() if refusal else None
+
+    def on_step_end(self, **info: Any) -> None:
+        """Raise the WorkloadError."""
+        if self._refusal is not None:
+            raise WorkloadError(self._refusal)
 
 
 @contextlib.contextmanager

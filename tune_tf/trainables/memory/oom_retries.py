@@ -20,9 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 class RetryResources(PlacementGroupFactory):
-    """Resource request that also carries a trial's number of micro-batches.
+    """Resource request that also carries a trial's number of micro-batches to its process.
 
-    It reaches the trial's process and Tune's experiment snapshot.
+    Attributes:
+        arguments: Those that make an equal request.
     """
 
     def __init__(
@@ -32,6 +33,11 @@ class RetryResources(PlacementGroupFactory):
         *,
         micro_batches: int = 1,
     ) -> None:
+        self.arguments = {
+            "bundles": bundles,
+            "strategy": strategy,
+            "micro_batches": micro_batches,
+        }
         super().__init__(bundles, strategy)
         self.micro_batches = micro_batches
 

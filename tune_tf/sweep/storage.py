@@ -1,16 +1,15 @@
-"""Storage of a sweep's state and checkpoints, local or remote."""
+"""Storage of a sweep's checkpoints, local or remote."""
 
 import contextlib
-import fnmatch
 import json
 import os
+import re
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 from pyarrow import ArrowException, fs
 
 from tune_tf.config import SweepConfig
@@ -18,9 +17,7 @@ from tune_tf.errors import InvalidSettingsError
 from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX
 from tune_tf.remote_storage import CheckpointLocation, join_uri
 
-_TRIAL = "trial.npz"  # as in tune_tf.training.checkpoint, which would load Keras
-_HEAD = "head"
-_CHECKPOINT = "checkpoint_*"
+_CHECKPOINT = re.compile(r"checkpoint_\d+")
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile)
 """Errors from reading damaged files; a NotImplementedError is a RuntimeError."""
 
@@ -60,36 +57,14 @@ class SweepStorage:
         """Return the local path or URI of a path in this storage."""
         return Path(path) if self.uri is None else join_uri(self.uri, self.relative(path))
 
-    def files(self, pattern: str) -> list[str]:
-        """Return the sorted names of the sweep's files that match a pattern."""
-        return [entry.base_name for entry in self._entries(self.root, pattern) if entry.is_file]
-
-    def read(self, name: str) -> bytes:
-        """Read a file of the sweep."""
-        with self.filesystem.open_input_stream(self.path(name), compression=None) as file:
-            content: bytes = file.read()
-            return content
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file of the sweep atomically."""
-        partial = self.path(f".{name}.partial")
-        with self.filesystem.open_output_stream(partial, compression=None) as file:
-            file.write(content)
-        self.filesystem.move(partial, self.path(name))
-
-    def remove(self, name: str) -> None:
-        """Remove a file of the sweep."""
-        self.filesystem.delete_file(self.path(name))
-
     def checkpoints(self, trial: str) -> list[str]:
         """Return the paths of the checkpoints below a trial's path, oldest first."""
-        return [entry.path for entry in self._entries(trial, _CHECKPOINT)]
-
-    def _entries(self, folder: str, pattern: str) -> list[fs.FileInfo]:
-        """Return the matching entries of a folder, if it exists, sorted by name."""
-        entries = self.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-        matching = (each for each in entries if fnmatch.fnmatchcase(each.base_name, pattern))
-        return sorted(matching, key=lambda entry: entry.base_name)
+        entries = self.filesystem.get_file_info(fs.FileSelector(trial, allow_not_found=True))
+        return sorted(
+            entry.path
+            for entry in entries
+            if _CHECKPOINT.fullmatch(entry.base_name) and not entry.is_file
+        )
 
     def remove_checkpoint(self, path: str) -> None:
         """Remove a checkpoint, if it exists."""
@@ -116,14 +91,6 @@ class SweepStorage:
         with self._open(f"{path}/{KEPT_INDEX}") as opened:
             names = json.load(opened)["files"]
         return any(f"{path}/{KEPT_FOLDER}/{name}" not in files for name in names)
-
-    def iteration_of(self, path: str) -> int | None:
-        """Return the iteration of a checkpoint; None if it cannot be read."""
-        try:
-            with self._open(f"{path}/{_TRIAL}") as file, np.load(file) as archive:
-                return int(json.loads(str(archive[_HEAD]))["epoch"])
-        except _DAMAGE:
-            return None
 
     def _is_file_intact(self, file: fs.FileInfo, *, thoroughly: bool) -> bool:
         try:

@@ -1,1 +1,0 @@
-"""Saved state of a sweep, and its recovery after a crash."""
