@@ -346,9 +346,12 @@ class OptunaSearcher(StudySearcher):
     ) -> None:
         """Report an outcome to Optuna, after the last result if it is known."""
         registry, result = self._reconcile(), result or {}
-        is_mean = TRAINING_ITERATION not in result
-        registry.report(trial_id, controller.last_result(trial_id) if is_mean else result)
-        registry.tell(trial_id, outcome, cause, result if is_mean else None)
+        if TRAINING_ITERATION in result:
+            registry.report(trial_id, result)
+            registry.tell(trial_id, outcome, cause)
+        else:  # none, or a mean
+            registry.note_last(trial_id, controller.last_result(trial_id))
+            registry.tell(trial_id, outcome, cause, result)
 
     def _check_metrics(self, result: Mapping[str, Any]) -> None:
         if TRAINING_ITERATION not in result:

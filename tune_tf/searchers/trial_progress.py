@@ -15,7 +15,7 @@ from tune_tf.searchers.trial_attrs import attrs_from_result, config_changed_at
 
 
 @dataclass(frozen=True)
-class Ending:
+class EndInStudy:
     """End of a trial as Optuna stores it.
 
     Args:
@@ -50,7 +50,8 @@ class TrialProgress:
     @property
     def iteration(self) -> int | None:
         """Number of the last result; None before the first."""
-        return int(self.last[TRAINING_ITERATION]) if self.last else None
+        iteration = self.last.get(TRAINING_ITERATION)
+        return None if iteration is None else int(iteration)
 
     def add(self, result: Mapping[str, Any], criteria: SearchCriteria) -> bool:
         """Add a flat result; return whether the curve has grown.
@@ -76,7 +77,7 @@ class TrialProgress:
         cause: str | None,
         criteria: SearchCriteria,
         mean: Mapping[str, Any] | None = None,
-    ) -> Ending:
+    ) -> EndInStudy:
         """Return the end of a trial with an outcome other than ``INTERRUPTED``.
 
         ``mean`` is the result of a trial that stands for several, as under Ray's ``Repeater``.
@@ -103,4 +104,4 @@ class TrialProgress:
         if self.changed_at is not None:
             attrs[CONFIG_CHANGED_AT] = self.changed_at
         violations = {} if state is TrialState.FAIL else criteria.violations(kept)
-        return Ending(state, list(values) if values else None, attrs, violations)
+        return EndInStudy(state, list(values) if values else None, attrs, violations)

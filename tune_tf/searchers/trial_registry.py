@@ -131,6 +131,11 @@ class TrialRegistry:
         """Return the record of a trial; None if the registry does not know it."""
         return self.state.records.get(tune_id)
 
+    def note_last(self, tune_id: str, result: Mapping[str, Any]) -> None:
+        """Record a trial's last result, flat, of which the curve has what belongs there."""
+        if result and (record := self.record(tune_id)):
+            record.progress.last = result
+
     def report(self, tune_id: str, result: Mapping[str, Any]) -> None:
         """Add a flat result to a trial's curve; a step that exists is left unchanged."""
         trial = self._trial(tune_id)
