@@ -46,9 +46,9 @@ CEILINGS = {
     "report": 594,
     "scaffold": 481,
     "schedulers": 1942,
-    "searchers": 2086,
+    "searchers": 2231,
     "single modules": 1333,
-    "space": 900,
+    "space": 907,
     "sweep": 3165,
     "testing": 300,
     "tracking": 2417,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38527, "tests": 36740, "scripts": 4639}
+LINES = {"tune_tf": 38744, "tests": 36932, "scripts": 4639}
 """Most lines of any kind."""
 
 

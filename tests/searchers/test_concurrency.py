@@ -125,4 +125,3 @@ def test_a_scheduler_that_pauses_is_not_starved_and_its_stops_are_pruned(tmp_pat
     for trial in trials:
         last = by_id[trial.user_attrs["tune_trial_id"]].last_result["training_iteration"]
         assert trial.user_attrs["epochs"] == last == max(trial.intermediate_values)
-        assert trial.user_attrs["rung"] == max(r for r in (1, 2, 4) if r <= last)

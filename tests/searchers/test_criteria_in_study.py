@@ -7,7 +7,6 @@ import pytest
 from tune_tf.errors import SweepConflictError, UnknownMetricError
 from tune_tf.objective import Objective
 from tune_tf.space import Float, Int, SearchSpace
-from tune_tf.tune_internals import controller
 
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
 SPACE = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "units": Int(4, 64)})
@@ -95,15 +94,13 @@ def test_a_missing_metric_ends_the_sweep_at_the_first_result(hook, settings, mat
         call("a", result(1))
 
 
-def test_a_trial_is_linked_and_explained(monkeypatch):
-    monkeypatch.setattr(controller, "rungs", lambda: (1, 3, 9))
+def test_a_trial_is_linked_and_explained():
     searcher = make(LOSS)
     last = result(4, mlflow_run_id="r1", time_total_s=2.5, stop_cause="a better one was found")
     trial = run(searcher, "a", result(1), last, reason="pruned")
     assert trial.user_attrs == {
         "tune_trial_id": "a",
         "mlflow_run_id": "r1",
-        "rung": 3,
         "seconds": 2.5,
         "epochs": 4,
         "stop_reason": "pruned",

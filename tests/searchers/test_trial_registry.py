@@ -11,7 +11,6 @@ from tune_tf.outcome import Outcome
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import RegistryState
 from tune_tf.searchers.storage.study_storage import open_study
-from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.searchers.trial_registry import TrialRegistry
 
 
@@ -19,10 +18,17 @@ def suggest(trial):
     return {"x": trial.suggest_float("x", 0, 1), "fixed": 3}
 
 
+CRITERIA = SearchCriteria((Objective("loss", "min"),))
+
+
 def open_registry(storage, state=None):
-    study = open_study(storage, "s", SearchCriteria((Objective("loss", "min"),)))
+    study = open_study(storage, "s", CRITERIA)
     study.sampler = optuna.samplers.RandomSampler(seed=1)
-    return TrialRegistry(study, storage, suggest, state)
+    return TrialRegistry(study, storage, suggest, CRITERIA, state)
+
+
+def result(iteration, loss):
+    return {"training_iteration": iteration, "loss": loss}
 
 
 def asked(registry, *tune_ids):
@@ -45,9 +51,10 @@ def test_a_trial_whose_end_somebody_else_told_keeps_it(storage):
     asked(registry, "a", "b")
     registry.study.tell(0, state=TrialState.FAIL)
     registry.study.tell(1, state=TrialState.FAIL)
-    registry.report("a", 1, 0.5)
-    registry.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
-    registry.tell("b", TrialOutcome(Outcome.ERROR))
+    registry.report("a", result(1, 0.5))
+    registry.report("a", result(1, 0.5))
+    registry.tell("a", Outcome.COMPLETED)
+    registry.tell("b", Outcome.ERROR)
     assert states(registry) == ["FAIL", "FAIL"]
 
 
@@ -63,7 +70,8 @@ def test_a_space_that_raises_leaves_no_running_trial(storage):
 def test_a_resume_does_not_hand_out_trials_of_an_earlier_sweep(storage):
     earlier = open_registry(storage)
     asked(earlier, "a")
-    earlier.tell("a", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
+    earlier.report("a", result(1, 0.5))
+    earlier.tell("a", Outcome.COMPLETED)
     saved = open_registry(storage).state.copy()
     registry = open_registry(storage, saved)
     assert registry.reconcile() == 1
@@ -77,12 +85,12 @@ def test_a_running_trial_keeps_the_config_that_optuna_drew(storage):
         if trial.suggest_categorical("kind", ["plain", "wide"]) == "wide":
             trial.suggest_int("width", 1, 9)
 
-    study = open_study(storage, "s", SearchCriteria((Objective("loss", "min"),)))
+    study = open_study(storage, "s", CRITERIA)
     study.enqueue_trial({"kind": "plain"})
-    registry = TrialRegistry(study, storage, conditional)
+    registry = TrialRegistry(study, storage, conditional, CRITERIA)
     asked(registry, "a")
-    registry.report("a", 1, 0.5)
-    again = TrialRegistry(study, storage, conditional, registry.state.copy())
+    registry.report("a", result(1, 0.5))
+    again = TrialRegistry(study, storage, conditional, CRITERIA, registry.state.copy())
     again.reconcile({"a"}, {"a": {"kind": "wide", "width": 5}})
     assert study.trials[0].params == {"kind": "plain"}
 
@@ -96,7 +104,8 @@ def test_trials_that_the_study_lost_are_made_anew_with_their_configs(storage, ca
     """As after a loss of power: the searcher's state is on the disk, the study's end is not."""
     first = open_registry(storage)
     asked(first, "a", "b")
-    first.tell("b", TrialOutcome(Outcome.COMPLETED, 0.5, 1))
+    first.report("b", result(1, 0.5))
+    first.tell("b", Outcome.COMPLETED)
     saved = first.state.copy()
     registry = open_registry(InMemoryStorage(), saved)
     registry.reconcile({"a", "b"}, {"a": {"x": 0.25, "fixed": 3}, "b": {"x": 0.75, "fixed": 3}})

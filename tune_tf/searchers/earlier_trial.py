@@ -76,10 +76,7 @@ def to_optuna_trial(
     if not values and curve and len(criteria.objectives) == 1:
         values = (curve[max(curve)],)
     if dense_seed is not None:
-        rng = np.random.default_rng(dense_seed)
-        for path, parameter in space.parameters.items():
-            if path not in params and not isinstance(parameter, Constant):
-                params[path] = stored_value(parameter.draw(rng), parameter)
+        params = dense_params(space, params, dense_seed)
     trial = create_trial(
         state=earlier.state,
         params=params,
@@ -112,6 +109,54 @@ def point_params(
             if not isinstance(parameter, Constant):
                 params[path] = stored_value(flat[path], parameter)
     return params, space.validate(flat)
+
+
+def params_here(space: SearchSpace, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Optuna's parameters of a nested config that may have passed through JSON.
+
+    Empty if the space does not contain it.
+    """
+    flat = flatten(config, space.parameters)
+    here = {path: _value_here(it, space.parameters.get(path)) for path, it in flat.items()}
+    params, errors = point_params(space, here)
+    return {} if errors else params
+
+
+def dense_params(space: SearchSpace, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return parameters with random values for those that are missing, as inactive ones are."""
+    rng = np.random.default_rng(seed)
+    drawn = {
+        path: stored_value(parameter.draw(rng), parameter)
+        for path, parameter in space.parameters.items()
+        if path not in params and not isinstance(parameter, Constant)
+    }
+    return drawn | dict(params)
+
+
+def to_json(trial: FrozenTrial) -> dict[str, Any]:
+    """Return an imported trial as plain data, for :func:`from_json`."""
+    return {
+        "state": trial.state.name,
+        "params": trial.params,
+        "values": trial.values,
+        "curve": {str(step): value for step, value in trial.intermediate_values.items()},
+        "constraints": trial.constraints,
+        "user_attrs": trial.user_attrs,
+    }
+
+
+def from_json(content: Mapping[str, Any], space: SearchSpace) -> FrozenTrial:
+    """Return the imported trial of :func:`to_json`."""
+    distributions = space.distributions()
+    return create_trial(
+        state=TrialState[content["state"]],
+        params=dict(content["params"]),
+        distributions={path: distributions[path] for path in content["params"]},
+        values=content["values"],
+        intermediate_values={int(step): value for step, value in content["curve"].items()},
+        constraints=dict(content["constraints"]),
+        user_attrs=dict(content["user_attrs"]),
+    )
 
 
 def _value_here(value: Any, parameter: Parameter | None) -> Any:

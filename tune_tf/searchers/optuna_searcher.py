@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from optuna.samplers import BaseSampler
@@ -11,23 +10,25 @@ from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
 from tune_tf.constraint import Constraint
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.objective import Objective
-from tune_tf.outcome import MLFLOW_RUN_ID, Outcome, is_finite
-from tune_tf.ranking import kept_result
+from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.samplers.catalogue import uses_constraints
+from tune_tf.searchers.earlier_trial import to_json
+from tune_tf.searchers.registry_state import RegistryState, TrialRecord, next_number
+from tune_tf.searchers.replay import (
+    ReplayedTrial,
+    frozen_trials,
+    inactive_params,
+    sampler_attrs,
+)
+from tune_tf.searchers.samplers.catalogue import needs_dense, uses_constraints
 from tune_tf.searchers.search_settings import SearchSettings
 from tune_tf.searchers.storage.study_storage import Storage
 from tune_tf.searchers.study_searcher import StudySearcher, unfinished_ends
-from tune_tf.searchers.trial_attrs import attrs_from_result, config_changed_at
-from tune_tf.searchers.trial_outcome import (
-    TrialOutcome,
-    dropped_outcome,
-    ended_outcome,
-    failed_outcome,
-)
+from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID, WARM_START
+from tune_tf.searchers.trial_outcome import ended_outcome, failed_outcome
 from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import SearchSpace, nest
@@ -43,7 +44,7 @@ class OptunaSearcher(StudySearcher):
     and any scheduler. A trial stopped by a scheduler is PRUNED and keeps its curve, one whose
     metric is NaN or Inf is FAIL, one that ran to its limit is COMPLETE. The Optuna trial's user
     attributes ``stop_reason`` and ``stop_cause`` explain the outcome, ``tune_trial_id`` and
-    ``mlflow_run_id`` link trial and run, ``epochs``, ``seconds`` and ``rung`` hold its progress.
+    ``mlflow_run_id`` link trial and run, ``epochs`` and ``seconds`` hold its progress.
 
     To continue a killed sweep, use ``tune.run(resume=...)`` with the same storage: trials that the
     study knows and Tune does not are suggested again before new ones.
@@ -68,6 +69,7 @@ class OptunaSearcher(StudySearcher):
             or database URL, ``mlflow:<experiment name>``, or a
             :class:`~tune_tf.searchers.WarmStart`; see :attr:`warm_start`.
         sampler_arguments: Arguments of Optuna's class, of a sampler given by name.
+        earlier: What :attr:`earlier` was when the sweep began, in place of ``warm_start_from``.
 
     Raises:
         InvalidSettingsError: A setting is not one of those above, or the storage cannot be opened.
@@ -87,6 +89,7 @@ class OptunaSearcher(StudySearcher):
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
         warm_start_from: str | os.PathLike[str] | WarmStart | None = None,
         sampler_arguments: Mapping[str, Any] | None = None,
+        earlier: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """Validate the settings, and open the study if it has a name."""
         if warm_start_from is not None and not isinstance(warm_start_from, WarmStart):
@@ -107,6 +110,7 @@ class OptunaSearcher(StudySearcher):
                 tuple(points_to_evaluate or ()),
                 warm_start_from,
                 sampler_arguments,
+                None if earlier is None else tuple(earlier),
             )
         )
         self._stop_criteria: dict[str, Any] = {}
@@ -118,6 +122,7 @@ class OptunaSearcher(StudySearcher):
                 sampler,
                 " and ".join(map(str, self.criteria.constraints)),
             )
+        self._noted: dict[str, Any] = {}  # attributes of the study as of the last note
         if study_name is not None:
             self._open()
 
@@ -126,6 +131,74 @@ class OptunaSearcher(StudySearcher):
         """Summary of the imported earlier results; None without a warm start."""
         self._open()
         return self._import_summary
+
+    @property
+    def earlier(self) -> list[dict[str, Any]]:
+        """The imported earlier results as plain data, in order, for a resume."""
+        trials = self._open().study.get_trials(deepcopy=False)
+        return [to_json(trial) for trial in trials if WARM_START in trial.user_attrs]
+
+    def note_of(self, trial_id: str) -> dict[str, Any]:
+        """Return what a sampler has noted with a trial, as plain data: more than its config.
+
+        To be read after the trial was suggested, and passed to :meth:`replay`. Empty for the
+        samplers that learn from results alone, as TPE does: CMA-ES keeps its state there.
+        """
+        registry = self._open()
+        record = registry.record(trial_id)
+        if record is None:
+            return {}
+        trial = registry.study.get_trials(deepcopy=False)[record.number]
+        attrs = self._study_notes(registry)
+        note = {
+            "params": inactive_params(trial, self._settings.space),
+            "system_attrs": sampler_attrs(trial),
+            "study": {key: attrs[key] for key in attrs if attrs[key] != self._noted.get(key)},
+        }
+        self._noted = attrs
+        return {key: content for key, content in note.items() if content}
+
+    def _study_notes(self, registry: TrialRegistry) -> dict[str, Any]:
+        attrs = self._storage.get_study_system_attrs(registry.study._study_id)  # noqa: SLF001
+        return {key: value for key, value in attrs.items() if not key.startswith("study:")}
+
+    def replay(self, trials: Sequence[ReplayedTrial]) -> None:
+        """Make the study what it would be had these trials been suggested, reported and told.
+
+        To be called once, before anything else, by a sweep that goes on. The sampler is reseeded
+        by the number of trials, so that it does not repeat its draws.
+
+        Args:
+            trials: The trials of the sweep so far, in order of number.
+
+        Raises:
+            SweepConflictError: The study has trials of its own, or is in use.
+        """
+        if self._registry is not None:
+            raise SweepConflictError("trials can be replayed into an unused searcher only")
+        settings, criteria = self._settings, self.criteria
+        replayed = [(trial, trial.progress(criteria)) for trial in trials]
+        dense = needs_dense(settings.sampler)
+        frozen = frozen_trials(replayed, settings.space, criteria, settings.params, dense=dense)
+        registry = self._open(RegistryState(reconciled=True), frozen)
+        registry.reconciled = True
+        in_study = registry.study.get_trials(deepcopy=False)
+        numbers = {each.user_attrs.get(TUNE_TRIAL_ID): each.number for each in in_study}
+        for trial, progress in replayed:
+            registry.state.records[trial.trial_id] = TrialRecord(
+                numbers[trial.trial_id], progress, finished=trial.ended
+            )
+        registry.state.num_known = next_number(in_study)
+        for trial in trials:
+            self._noted |= trial.note.get("study", {})
+        for key, value in self._noted.items():
+            self._storage.set_study_system_attr(registry.study._study_id, key, value)  # noqa: SLF001
+        if trials:
+            self._metrics_checked = any(progress.last for _, progress in replayed)
+            self._sampler = settings.reseed_sampler(self._sampler, len(in_study))
+            registry.sampled = settings.sampled_study(
+                self._storage, registry.study.study_name, self._sampler
+            )
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
@@ -185,16 +258,8 @@ class OptunaSearcher(StudySearcher):
         if TRAINING_ITERATION not in result:  # a function returned without reporting
             return
         self._check_metrics(result)
-        iteration, changed_at = int(result[TRAINING_ITERATION]), config_changed_at(result)
         with self._clear_errors():
-            registry = self._reconcile()
-            registry.note_result(trial_id, iteration)
-            if changed_at is not None:
-                registry.note_change(trial_id, changed_at)
-            lead = result.get(self.criteria.leading.metric)
-            if is_finite(lead) and (changed_at is None or iteration <= changed_at):
-                values = self.criteria.values(result) or (float(lead),)  # type: ignore[arg-type]
-                registry.report(trial_id, iteration, values[0], values[1:])
+            self._reconcile().report(trial_id, result)
 
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
@@ -215,20 +280,16 @@ class OptunaSearcher(StudySearcher):
         if ran and result:
             self._check_metrics(result)
         with self._clear_errors():
+            registry = self._reconcile()
+            record = registry.record(trial_id)
+            seen = record.progress.iteration if record else None
             if error:
-                end = failed_outcome(trial_id)
+                outcome, cause = failed_outcome(trial_id)
             else:
-                registry = self._reconcile()
-                end = ended_outcome(
-                    trial_id,
-                    result,
-                    last,
-                    self.criteria,
-                    registry.record(trial_id),
-                    registry.last_seen_iteration(trial_id),
-                    self._stop_criteria,
+                outcome, cause = ended_outcome(
+                    trial_id, result, last, self.criteria, seen, self._stop_criteria
                 )
-            self._tell(trial_id, end, last)
+            self._tell(trial_id, outcome, cause, result)
 
     def finish(
         self,
@@ -248,8 +309,7 @@ class OptunaSearcher(StudySearcher):
         with self._clear_errors():
             registry = self._reconcile(ended)
             for trial_id, outcome in ended.items():
-                end = dropped_outcome(outcome, registry.last_values(trial_id), self.criteria)
-                self._tell(trial_id, end, results.get(trial_id, {}))
+                self._tell(trial_id, outcome, None, results.get(trial_id))
                 registry.note_changed_outcome(trial_id, outcome)
             registry.link_runs({key: last.get(MLFLOW_RUN_ID) for key, last in results.items()})
             if len(ended) == len(outcomes) and not controller.asks_for_more():
@@ -272,20 +332,26 @@ class OptunaSearcher(StudySearcher):
             for trial_id, failed in unfinished_ends(self._registry).items():
                 if controller.is_repeated():
                     cause = "the run ended before all of its repeats"
-                    self._tell(trial_id, TrialOutcome(Outcome.OUT_OF_BUDGET, cause=cause), {})
+                    self._tell(trial_id, Outcome.OUT_OF_BUDGET, cause)
                 else:
                     self.on_trial_complete(trial_id, controller.last_result(trial_id), failed)
             self._registry.abandon_orphans()
 
-    def _tell(self, trial_id: str, end: TrialOutcome, last: Mapping[str, Any]) -> None:
-        """Report an outcome to Optuna, with the attributes of the last result."""
-        if TRAINING_ITERATION not in last:  # none, or a mean
-            last = {**controller.last_result(trial_id), **last}
-        elif config_changed_at(last) is None and (kept := kept_result(last)) != last:
-            end, last = replace(end, kept=self.criteria.values(kept) or ()), kept
-        attrs = attrs_from_result(last, controller.rungs())
-        violations = self.criteria.violations(last)
-        self._reconcile().tell(trial_id, end, attrs, violations)
+    def _tell(
+        self,
+        trial_id: str,
+        outcome: Outcome,
+        cause: str | None,
+        result: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report an outcome to Optuna, after the last result if it is known."""
+        registry, result = self._reconcile(), result or {}
+        if TRAINING_ITERATION in result:
+            registry.report(trial_id, result)
+            registry.tell(trial_id, outcome, cause)
+        else:  # none, or a mean
+            registry.note_last(trial_id, controller.last_result(trial_id))
+            registry.tell(trial_id, outcome, cause, result)
 
     def _check_metrics(self, result: Mapping[str, Any]) -> None:
         if TRAINING_ITERATION not in result:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage
@@ -17,15 +17,13 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 
 from tune_tf.errors import SweepConflictError
 from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID, WARM_START
+from tune_tf.searchers.trial_progress import TrialProgress
 from tune_tf.space.optuna_form import OptunaSpace
 
 _log = logging.getLogger(__name__)
 
 Configs = Mapping[str, Mapping[str, Any]]
 """The configs of the trials that Tune knows, flat, by id."""
-
-NO_STEP: Final = -1
-"""What stands for the last step of a trial that has none."""
 
 
 @dataclass
@@ -34,16 +32,12 @@ class TrialRecord:
 
     Args:
         number: Optuna's trial number.
-        seen: Iteration of the last result that Tune passed on; None before the first.
-        reported: Last step reported to Optuna; a retry repeats steps.
-        values: The objectives' values at that step, as far as they were finite.
+        progress: What its results say.
         finished: Whether Optuna knows the outcome.
     """
 
     number: int
-    seen: int | None = None
-    reported: int = NO_STEP
-    values: tuple[float, ...] = ()
+    progress: TrialProgress = field(default_factory=TrialProgress)
     finished: bool = False
 
 
@@ -122,11 +116,6 @@ def next_number(trials: Collection[FrozenTrial]) -> int:
     """Return the highest number of a trial that is not waiting, plus one."""
     asked = (trial.number for trial in trials if trial.state is not TrialState.WAITING)
     return max(asked, default=-1) + 1
-
-
-def last_step(trial: FrozenTrial) -> int:
-    """Return the last step of a trial's curve; :data:`NO_STEP` if it is empty."""
-    return max(trial.intermediate_values, default=NO_STEP)
 
 
 class StorageRecovery:

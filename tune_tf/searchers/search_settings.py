@@ -10,7 +10,7 @@ from optuna.storages import BaseStorage
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.earlier_trial import point_params
+from tune_tf.searchers.earlier_trial import from_json, point_params
 from tune_tf.searchers.samplers.catalogue import (
     is_continuous,
     make_sampler,
@@ -45,6 +45,7 @@ class SearchSettings:
         points: Configs to try first.
         warm_start: Source of earlier results, if any.
         arguments: Further arguments of a sampler given by name.
+        earlier: What the warm start imported when the sweep began, in place of its source.
 
     Raises:
         InvalidSettingsError: The space does not contain a point.
@@ -59,6 +60,7 @@ class SearchSettings:
     points: tuple[Mapping[str, Any], ...] = ()
     warm_start: WarmStart | None = None
     arguments: Mapping[str, Any] | None = None
+    earlier: tuple[Mapping[str, Any], ...] | None = None
     params: tuple[dict[str, Any], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +117,7 @@ class SearchSettings:
     def open_study(
         self, storage: BaseStorage, study_name: str | None
     ) -> tuple[optuna.Study, ImportSummary | None]:
-        """Open the study, or create it with its initial trials.
+        """Open the study, or create it with the trials of its warm start.
 
         Raises:
             SweepConflictError: The study has another objective or search space.
@@ -132,10 +134,13 @@ class SearchSettings:
             )
         check_space(study, self.space)
         summary = None
-        if self.warm_start is not None:
+        if self.earlier is not None:
+            study.add_trials(from_json(each, self.space) for each in self.earlier)
+            source = str(self.warm_start.source) if self.warm_start else "an earlier session"
+            summary = ImportSummary(source, len(self.earlier))
+        elif self.warm_start is not None:
             dense = needs_dense(self.sampler)
             summary = import_trials(study, self.space, self.criteria, self.warm_start, dense=dense)
-        enqueue(study, self.params)
         return study, summary
 
 

@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import optuna
 from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial
 from ray import cloudpickle
 from ray.tune.search import Searcher
 
@@ -17,7 +18,7 @@ from tune_tf.errors import SweepConflictError
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import RegistryState
-from tune_tf.searchers.search_settings import SearchSettings
+from tune_tf.searchers.search_settings import SearchSettings, enqueue
 from tune_tf.searchers.storage.study_storage import clear_storage_errors, open_storage
 from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.searchers.warm_start import ImportSummary
@@ -103,15 +104,21 @@ class StudySearcher(Searcher):
         if registry_state is not None:
             self._open(registry_state.copy())  # a copied searcher shares it
 
-    def _open(self, state: RegistryState | None = None) -> TrialRegistry:
+    def _open(
+        self, state: RegistryState | None = None, replayed: Sequence[FrozenTrial] = ()
+    ) -> TrialRegistry:
         """Return the registry of the study's trials, which is opened on first use."""
         if self._registry is None:
             settings, storage = self._settings, self._storage
             with self._clear_errors():
                 study, self._import_summary = settings.open_study(storage, self._study_name)
+                study.add_trials(replayed)
+                enqueue(study, settings.params)
                 self._study_name = study.study_name
                 sampled = settings.sampled_study(storage, study.study_name, self._sampler)
-                self._registry = TrialRegistry(study, storage, settings.suggest, state, sampled)
+                self._registry = TrialRegistry(
+                    study, storage, settings.suggest, self.criteria, state, sampled
+                )
         return self._registry
 
     def _reconcile(self, ended: Collection[str] | None = None) -> TrialRegistry:

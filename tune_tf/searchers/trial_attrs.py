@@ -1,6 +1,6 @@
 """User attributes of Optuna trials that link and explain them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from optuna.trial import FrozenTrial
@@ -23,9 +23,6 @@ LATE_RUN_IDS: Final = "mlflow_run_ids"
 WARM_START: Final = "warm_start"
 """User attribute of a trial that was run elsewhere: where it comes from."""
 
-RUNG: Final = "rung"
-"""User attribute: the last iteration the trial reached at which the scheduler compares trials."""
-
 SECONDS: Final = "seconds"
 """User attribute: how long the trial trained, in seconds."""
 
@@ -41,8 +38,8 @@ def tune_trial_id(trial: FrozenTrial, study_attrs: Mapping[str, Any]) -> str | N
     return relinked_id or trial.user_attrs.get(TUNE_TRIAL_ID)
 
 
-def attrs_from_result(result: Mapping[str, Any], rungs: Collection[int]) -> dict[str, Any]:
-    """Return the user attributes of a trial with this last result under a scheduler's rungs."""
+def attrs_from_result(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user attributes of a trial with this last result."""
     attrs: dict[str, Any] = {}
     if isinstance(run_id := result.get(MLFLOW_RUN_ID), str):
         attrs[MLFLOW_RUN_ID] = run_id
@@ -50,9 +47,6 @@ def attrs_from_result(result: Mapping[str, Any], rungs: Collection[int]) -> dict
         attrs[SECONDS] = float(seconds)  # type: ignore[arg-type]
     if TRAINING_ITERATION in result:
         attrs[EPOCHS] = int(result[TRAINING_ITERATION])
-        reached = [rung for rung in rungs if rung <= attrs[EPOCHS]]
-        if reached:
-            attrs[RUNG] = max(reached)
     if (changed_at := config_changed_at(result)) is not None:
         attrs[CONFIG_CHANGED_AT] = changed_at
     return attrs

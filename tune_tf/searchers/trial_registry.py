@@ -6,7 +6,8 @@ The registry finds these orphans and assigns their parameters again before anyth
 so every trial of the study is finished and nothing is sampled twice.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import optuna
@@ -14,18 +15,16 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
-from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_CAUSE, STOP_REASON, Outcome
+from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, STOP_REASON, Outcome
+from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.registry_state import (
-    NO_STEP,
     RegistryState,
     StorageRecovery,
     TrialRecord,
-    last_step,
     next_number,
 )
 from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, TUNE_TRIAL_ID, tune_trial_id
-from tune_tf.searchers.trial_outcome import TrialOutcome
 from tune_tf.space.optuna_form import OptunaSpace
 
 
@@ -36,6 +35,7 @@ class TrialRegistry:
         study: The study as it is stored.
         storage: The study's storage.
         suggest: The search space.
+        criteria: Objectives and constraints.
         state: Saved state to continue from.
         sampled: The study as its sampler sees it, if that differs.
 
@@ -53,6 +53,7 @@ class TrialRegistry:
         study: optuna.Study,
         storage: BaseStorage,
         suggest: OptunaSpace,
+        criteria: SearchCriteria,
         state: RegistryState | None = None,
         sampled: optuna.Study | None = None,
     ) -> None:
@@ -62,6 +63,7 @@ class TrialRegistry:
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._suggest = suggest
+        self._criteria = criteria
         self._open_trials: dict[str, optuna.Trial] = {}
         self._ids: dict[int, int] = {}
         self.reconciled = False
@@ -125,83 +127,64 @@ class TrialRegistry:
         self.state.records[tune_id] = TrialRecord(trial.number)
         return self._suggest_params(tune_id, trial)
 
-    def note_result(self, tune_id: str, iteration: int) -> None:
-        """Record that Tune passed on a result."""
-        if record := self.state.records.get(tune_id):
-            record.seen = iteration
-
     def record(self, tune_id: str) -> TrialRecord | None:
         """Return the record of a trial; None if the registry does not know it."""
         return self.state.records.get(tune_id)
 
-    def last_seen_iteration(self, tune_id: str) -> int | None:
-        """Return the iteration of the last result that Tune passed on; None if there was none.
+    def note_last(self, tune_id: str, result: Mapping[str, Any]) -> None:
+        """Record a trial's last result, flat, of which the curve has what belongs there."""
+        if result and (record := self.record(tune_id)):
+            record.progress.last = result
 
-        After a kill the study may contain one that was passed on after the state was saved.
-        """
-        record = self.state.records.get(tune_id)
-        if record is None:
-            return None
-        reported = last_step(self._frozen(record.number))
-        iterations = [at for at in (record.seen, reported) if at is not None and at != NO_STEP]
-        return max(iterations, default=None)
-
-    def note_change(self, tune_id: str, iteration: int) -> None:
-        """Record that a trial's config was changed after an iteration."""
+    def report(self, tune_id: str, result: Mapping[str, Any]) -> None:
+        """Add a flat result to a trial's curve; a step that exists is left unchanged."""
         trial = self._trial(tune_id)
-        if trial is not None and CONFIG_CHANGED_AT not in trial.user_attrs:
-            trial.set_user_attr(CONFIG_CHANGED_AT, iteration)
-
-    def report(
-        self, tune_id: str, iteration: int, value: float, others: tuple[float, ...] = ()
-    ) -> None:
-        """Add a finite value to a trial's curve; a step that exists is left unchanged.
-
-        Optuna stores no curve of the ``others``, values of the objectives after the leading one.
-        """
-        trial = self._trial(tune_id)
-        if trial is None or iteration <= self.state.records[tune_id].reported:
+        if trial is None:
             return
-        try:
-            # Trial.report rejects multi-objective studies; the storage does not.
-            self._storage.set_trial_intermediate_value(self._id_of(trial.number), iteration, value)
-        except UpdateFinishedTrialError:
-            self._close(tune_id)
-            return
-        record = self.state.records[tune_id]
-        record.reported, record.values = iteration, (value, *others)
+        progress = self.state.records[tune_id].progress
+        was_changed = progress.changed_at is not None
+        has_grown = progress.add(result, self._criteria)
+        with self._closing_if_finished(tune_id):
+            if progress.changed_at is not None and not was_changed:
+                trial.set_user_attr(CONFIG_CHANGED_AT, progress.changed_at)
+            if has_grown:
+                # Trial.report rejects multi-objective studies; the storage does not.
+                step = max(progress.curve)
+                self._storage.set_trial_intermediate_value(
+                    self._id_of(trial.number), step, progress.curve[step]
+                )
 
     def tell(
         self,
         tune_id: str,
-        end: TrialOutcome,
-        user_attrs: Mapping[str, Any] | None = None,
-        violations: Mapping[str, float] | None = None,
+        outcome: Outcome,
+        cause: str | None = None,
+        mean: Mapping[str, Any] | None = None,
     ) -> None:
         """Report an outcome to Optuna unless it is known; an interrupted trial stays RUNNING.
 
-        ``violations`` of constraints are used unless the trial failed.
+        ``mean`` is the result of a trial that stands for several.
         """
         trial = self._trial(tune_id)
-        if trial is None or end.outcome is Outcome.INTERRUPTED:
+        if trial is None or outcome is Outcome.INTERRUPTED:
             return
-        if end.value is not None and end.iteration is not None:
-            self.report(tune_id, end.iteration, end.value, end.others)
-        state, attributes = self._state_of(tune_id, end)
-        attributes |= user_attrs or {}
-        values = None
-        if state is TrialState.COMPLETE and end.value is not None:
-            values = list(end.kept) or [end.value, *end.others]
-        try:
-            for key, value in attributes.items():
-                if key != CONFIG_CHANGED_AT or key not in trial.user_attrs:  # the first one is kept
-                    trial.set_user_attr(key, value)
-            if state is not TrialState.FAIL:
-                self._constrain(trial, violations or {})
-            self.sampled.tell(trial, values, state)
-        except UpdateFinishedTrialError:
-            pass  # reported by another process in the meantime
+        end = self.state.records[tune_id].progress.end(outcome, cause, self._criteria, mean)
+        with self._closing_if_finished(tune_id):
+            for key, value in end.attrs.items():
+                trial.set_user_attr(key, value)
+            recorded = self._frozen(trial.number).constraints
+            for key, violation in end.violations.items():
+                if key not in recorded:
+                    trial.set_constraint(key, violation)
+            self.sampled.tell(trial, end.values, end.state)
         self._close(tune_id)
+
+    @contextmanager
+    def _closing_if_finished(self, tune_id: str) -> Iterator[None]:
+        try:
+            yield
+        except UpdateFinishedTrialError:  # told by another process in the meantime
+            self._close(tune_id)
 
     def note_changed_outcome(self, tune_id: str, outcome: Outcome) -> None:
         """Record that a finished trial ran again with another outcome, as after a kill."""
@@ -211,16 +194,6 @@ class TrialRegistry:
         recorded = self._frozen(record.number).user_attrs.get(STOP_REASON)
         if recorded not in (None, outcome.value):
             self._relink(record.number, tune_id)
-
-    def last_values(self, tune_id: str) -> tuple[float, ...]:
-        """Return the objectives' last known values, the leading one first."""
-        trial = self._trial(tune_id)
-        if trial is None:
-            return ()
-        if values := self.state.records[tune_id].values:
-            return values
-        curve = self._frozen(trial.number).intermediate_values
-        return (curve[max(curve)],) if curve else ()
 
     def link_runs(self, run_ids: Mapping[str, str | None]) -> None:
         """Store the MLflow runs, by Tune's id, that trials do not name themselves.
@@ -256,7 +229,7 @@ class TrialRegistry:
         """Finish a trial in Optuna that no Tune trial will finish."""
         name = f"orphan-{number}"
         self.state.records[name] = TrialRecord(number)
-        self.tell(name, TrialOutcome(Outcome.OUT_OF_BUDGET, cause=cause))
+        self.tell(name, Outcome.OUT_OF_BUDGET, cause)
         del self.state.records[name]
 
     def _assign_orphan(self, tune_id: str, number: int) -> dict[str, Any]:
@@ -268,7 +241,7 @@ class TrialRegistry:
         if record.finished:
             self._relink(number, tune_id)
             return self._suggest(FixedTrial(frozen.params, number))
-        record.reported = last_step(frozen)
+        record.progress.curve |= frozen.intermediate_values
         return self._suggest_params(tune_id, optuna.Trial(self.sampled, self._id_of(number)))
 
     def _suggest_params(self, tune_id: str, trial: optuna.Trial) -> dict[str, Any]:
@@ -279,32 +252,12 @@ class TrialRegistry:
             return self._suggest(trial)
         except Exception as error:
             cause = f"no parameters: {type(error).__name__}: {error}"
-            self.tell(tune_id, TrialOutcome(Outcome.ERROR, cause=cause))
+            self.tell(tune_id, Outcome.ERROR, cause)
             raise
 
     def _relink(self, number: int, tune_id: str) -> None:
         tune_ids = self.study.user_attrs.get(RELINKED, {})
         self.study.set_user_attr(RELINKED, {**tune_ids, str(number): tune_id})
-
-    def _state_of(self, tune_id: str, end: TrialOutcome) -> tuple[TrialState, dict[str, Any]]:
-        """Return Optuna's state for an outcome, and the user attributes that explain it."""
-        state, cause = TrialState[end.outcome.optuna], end.cause
-        if state is TrialState.PRUNED and self.state.records[tune_id].reported == NO_STEP:
-            # Without a value Optuna's samplers would rank it among the worst.
-            state, cause = TrialState.FAIL, cause or "stopped before its first result"
-        attributes = {STOP_REASON: end.outcome.value}
-        if cause or state is TrialState.FAIL:
-            attributes[STOP_CAUSE] = cause or end.outcome.value
-        return state, attributes
-
-    def _constrain(self, trial: optuna.Trial, violations: Mapping[str, float]) -> None:
-        """Record by how much a trial violates each constraint, once."""
-        if not violations:
-            return
-        recorded = self._frozen(trial.number).constraints
-        for key, violation in violations.items():
-            if key not in recorded:
-                trial.set_constraint(key, violation)
 
     def _trial(self, tune_id: str) -> optuna.Trial | None:
         """Return the live Optuna trial; None if it is unknown or finished."""
@@ -316,7 +269,7 @@ class TrialRegistry:
             if frozen.state.is_finished():
                 record.finished = True
                 return None
-            record.reported = last_step(frozen)
+            record.progress.curve |= frozen.intermediate_values
             self._open_trials[tune_id] = optuna.Trial(self.sampled, self._id_of(record.number))
         return self._open_trials[tune_id]
 

@@ -110,6 +110,16 @@ def stored_value(value: Any, parameter: Parameter) -> Any:
     return value
 
 
+def value_of(stored: Any, parameter: Parameter) -> Any:
+    """Return the value of a parameter that Optuna stores in this form; of a constant, its value."""
+    match parameter:
+        case Constant(value):
+            return value
+        case Choice(options):
+            return option_of(stored, options)
+    return stored
+
+
 def option_of(label: Label, options: Sequence[Any]) -> Any:
     """Return the option that belongs to a label of :func:`labels`."""
     return options[labels(options).index(label)]

@@ -1,20 +1,14 @@
 import optuna
 import pytest
-from optuna.storages import InMemoryStorage
+from optuna.trial import TrialState
 
 from tune_tf.objective import Objective
-from tune_tf.outcome import Outcome
 from tune_tf.searchers import OptunaSearcher
-from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.new_configs import NewConfigSampler
-from tune_tf.searchers.storage.study_storage import open_study
-from tune_tf.searchers.trial_outcome import TrialOutcome
-from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.space import Choice, Float, Int, SearchSpace
 from tune_tf.space.optuna_form import OptunaSpace
 
-DIVERGED = TrialOutcome(Outcome.DIVERGED, cause="loss is nan")
-
+FAIL = TrialState.FAIL
 
 OPTIONS = SearchSpace({"a": Choice([1, 2]), "b": Int(1, 2)})
 GRID = SearchSpace({"a": Choice(["x", None, 1]), "b": Int(1, 4), "c": Float(0, 1, step=0.5)})
@@ -29,35 +23,43 @@ SAMPLERS = {
 }
 
 
-def make_registry(space=OPTIONS, sampler="random", *, dense=False):
-    storage, suggest = InMemoryStorage(), OptunaSpace(space, dense=dense)
-    study = open_study(storage, "s", SearchCriteria((Objective("loss", "min"),)))
+def make(space=OPTIONS, sampler="random", *, dense=False):
+    """Return a study whose sampler replaces what was tried, and a function that asks it."""
+    suggest = OptunaSpace(space, dense=dense)
     made = sampler if not isinstance(sampler, str) else SAMPLERS[sampler]()
-    study.sampler = NewConfigSampler(made, suggest)
-    registry = TrialRegistry(study, storage, suggest)
-    registry.reconcile()
-    return registry
+    study = optuna.create_study(sampler=NewConfigSampler(made, suggest))
+
+    def ask():
+        trial = study.ask()
+        return trial, repr(suggest(trial))
+
+    return study, ask
 
 
-def proposed(registry, num_trials):
+def fail(study, trial, **attributes):
+    for key, value in {"stop_reason": "diverged", **attributes}.items():
+        trial.set_user_attr(key, value)
+    study.tell(trial, state=FAIL)
+
+
+def proposed(study, ask, num_trials):
     """Return configs, as texts, of trials that all end well."""
     configs = []
-    for number in range(num_trials):
-        configs.append(repr(registry.ask(str(number))))
-        registry.tell(str(number), TrialOutcome(Outcome.COMPLETED, float(len(configs)), 1))
+    for _ in range(num_trials):
+        trial, config = ask()
+        configs.append(config)
+        study.tell(trial, float(len(configs)))
     return configs
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_config_that_gave_nan_is_not_proposed_again(sampler):
-    registry = make_registry(OPTIONS, sampler)
-    failed = registry.ask("first")
-    registry.tell("first", DIVERGED)
-    for number in range(12):
-        assert registry.ask(str(number)) != failed
-        registry.tell(str(number), TrialOutcome(Outcome.COMPLETED, 1.0, 1))
-    assert len(registry.study.trials) == 13
+    study, ask = make(OPTIONS, sampler)
+    trial, failed = ask()
+    fail(study, trial)
+    assert failed not in proposed(study, ask, 12)
+    assert len(study.trials) == 13
 
 
 class Stuck(optuna.samplers.RandomSampler):
@@ -68,23 +70,17 @@ class Stuck(optuna.samplers.RandomSampler):
 
 
 @pytest.mark.parametrize(
-    ("end", "attributes", "is_repeated"),
-    [
-        (DIVERGED, {}, False),
-        (DIVERGED, {"config_changed_at": 1}, True),
-        (TrialOutcome(Outcome.ERROR, cause="node died"), {}, True),
-    ],
+    ("attributes", "is_repeated"),
+    [({}, False), ({"config_changed_at": 1}, True), ({"stop_reason": "error"}, True)],
     ids=["diverged", "after another config", "for another reason"],
 )
-def test_where_all_was_tried_only_what_would_diverge_again_is_left_out(
-    end, attributes, is_repeated
-):
-    registry = make_registry(sampler=Stuck())
-    failed = registry.ask("first")
-    registry.tell("first", end, attributes)
-    configs = proposed(registry, 15)
+def test_where_all_was_tried_only_what_would_diverge_again_is_left_out(attributes, is_repeated):
+    study, ask = make(sampler=Stuck())
+    trial, failed = ask()
+    fail(study, trial, **attributes)
+    configs = proposed(study, ask, 15)
     assert len(set(configs)) >= 3
-    assert (repr(failed) in configs) is is_repeated
+    assert (failed in configs) is is_repeated
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -92,7 +88,7 @@ def test_where_all_was_tried_only_what_would_diverge_again_is_left_out(
 @pytest.mark.parametrize(("space", "size"), [(GRID, 36), (CONDITIONAL, 4)])
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_finite_space_is_searched_without_repeats(space, size, sampler, dense):
-    configs = proposed(make_registry(space, sampler, dense=dense), size)
+    configs = proposed(*make(space, sampler, dense=dense), size)
     assert len(set(configs)) == size or (dense and space.conditional)
 
 
