@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS trial (
     name TEXT NOT NULL,               -- Tune's
     tag TEXT NOT NULL,                -- Tune's experiment tag
     suggested TEXT NOT NULL,          -- config of the searcher
+    note TEXT NOT NULL,               -- what its sampler noted with it
     config TEXT NOT NULL,             -- at the last start
     state TEXT NOT NULL,              -- pending, running, paused or ended
     failures INTEGER NOT NULL DEFAULT 0,

@@ -77,6 +77,7 @@ class RecordedTrial:
         tag: Ray Tune's experiment tag.
         suggested: Config that the searcher suggested, nested.
         config: Config at the last start, which a scheduler may have changed.
+        note: What the searcher's sampler noted with it.
         state: ``"pending"`` before its start or its continuation, ``"running"``, ``"paused"`` by
             the scheduler, or ``"ended"``.
         outcome: How it ended; None if it has not.
@@ -101,6 +102,7 @@ class RecordedTrial:
     tag: str
     suggested: Mapping[str, Any]
     config: Mapping[str, Any]
+    note: Mapping[str, Any]
     state: str
     outcome: Outcome | None = None
     cause: str | None = None
@@ -150,6 +152,7 @@ class SweepHistory:
         trials: By Tune's id, in order of number.
         num_results: Number of results of all trials, with repeated ones.
         run_id: MLflow's id of the sweep's parent run.
+        earlier: Results of earlier sweeps that a warm start has read; None if it has not.
         environment: What the results of a reproducible sweep depend on besides its settings.
         reasons: Why they cannot be compared with those of another sweep.
     """
@@ -158,6 +161,7 @@ class SweepHistory:
     trials: Mapping[str, RecordedTrial] = field(default_factory=dict)
     num_results: int = 0
     run_id: str | None = None
+    earlier: Sequence[Mapping[str, Any]] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
 
@@ -178,6 +182,7 @@ class SweepHistory:
                 {trial.trial_id: trial for trial in trials},
                 sum(row["number"] for row in _rows(database, _NUM_RESULTS)),
                 facts.get("run_id"),
+                facts.get("earlier"),
                 facts.get("environment", {}),
                 tuple(facts.get("reasons", ())),
             )
@@ -299,6 +304,7 @@ def _trial_of(row: dict[str, Any]) -> RecordedTrial:
         | {
             "config": dict(json.loads(row["config"])),
             "resources": row["resources"] and dict(json.loads(row["resources"])),
+            "note": dict(json.loads(row["note"])),
             "suggested": dict(json.loads(row["suggested"])),
             "checkpoints": tuple(json.loads(row["checkpoints"])),
             "outcome": row["outcome"] and Outcome(row["outcome"]),

@@ -102,20 +102,27 @@ class Record:
         self._put_fact("environment", dict(environment))
         self._put_fact("reasons", list(reasons))
 
-    def forget_trials(self) -> None:
-        """Delete trials that Tune does not know: the sweep begins with the first one again."""
-        self._write("DELETE FROM result")
-        self._write("DELETE FROM trial")
+    def record_earlier_results(self, earlier: Sequence[Mapping[str, Any]]) -> None:
+        """Record what a warm start has read, as a resume may not find its source any more."""
+        self._put_fact("earlier", list(earlier))
 
     def record_creation(
-        self, trial_id: str, number: int, config: Mapping[str, Any], *, name: str, tag: str
+        self,
+        trial_id: str,
+        number: int,
+        config: Mapping[str, Any],
+        *,
+        name: str,
+        tag: str,
+        note: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Record a trial that waits for its first start."""
         suggested = _json(config)
         self._write(
-            "INSERT OR IGNORE INTO trial (trial_id, number, name, tag, suggested, config, state) "
-            "VALUES (?, ?, ?, ?, ?, ?, 'pending')",
-            *(trial_id, number, name, tag, suggested, suggested),
+            "INSERT OR IGNORE INTO trial "
+            "(trial_id, number, name, tag, suggested, config, note, state) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')",
+            *(trial_id, number, name, tag, suggested, suggested, _json(dict(note))),
         )
 
     def record_start(

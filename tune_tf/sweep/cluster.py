@@ -21,12 +21,10 @@ from tune_tf.trainables.capacity import capacity_by_node, check_cluster, num_tri
 
 _ANSWER_S = 10
 
-SNAPSHOT_PERIOD = "TUNE_GLOBAL_CHECKPOINT_S"
-
 # Tune's behaviour, unless the user's environment sets it.
 TUNE_ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a sweep names its loggers
-    SNAPSHOT_PERIOD: "2",  # seconds of Tune's state that a kill may lose
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",  # of Tune's own state, which nobody reads
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the scheduler checks, and lists known metrics
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # in the result, MLflow and error.txt

@@ -46,6 +46,8 @@ class SweepParts:
             else make_scheduler(config, plan.mutations)
         )
         self.searcher = searcher or make_searcher(folder)
+        if config.searcher.warm_start_from and resume.history.earlier is None:
+            record.record_earlier_results(self.searcher.earlier)
         self.tracker = make_tracker(folder, plan.workload, self.scheduler, self.searcher)
         self.outcome_tracker = (
             self.tracker.outcome_tracker
@@ -93,6 +95,7 @@ class SweepParts:
                 self.tracker,
                 self.scheduler.explain,
                 self.scheduler.changed_state,
+                self.searcher.note_of,
             ),
             # After those that read an ended trial: it drops the metric history of the trial.
             RunningAverageTrimmer(),

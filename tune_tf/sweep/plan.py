@@ -1,7 +1,7 @@
 """Plan of a sweep, checked without training, and its scheduler, searcher and tracker."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import ray
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.config.scheduler_settings import PopulationSettings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
+from tune_tf.record import RecordedTrial, SweepHistory, recorded_results
 from tune_tf.resources import TrialResources
 from tune_tf.schedulers import scheduler
 from tune_tf.schedulers.mutations import pb2_refusal, pbt_refusal, select_mutations
 from tune_tf.schedulers.outcome_mixin import OutcomeMixin
-from tune_tf.searchers import OptunaSearcher, WarmStart
+from tune_tf.searchers import OptunaSearcher, ReplayedTrial, WarmStart
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.searchers.samplers.custom_samplers import ProposalSampler
@@ -190,49 +191,59 @@ def make_scheduler(config: SweepConfig, mutations: Sequence[str] | None = None) 
     )
 
 
-def make_searcher(folder: SweepFolder) -> OptunaSearcher:
-    """Create the searcher; raise TuneTfError for an unfit space or a study that cannot resume.
+def make_searcher(folder: SweepFolder, history: SweepHistory | None = None) -> OptunaSearcher:
+    """Create the searcher, with the trials of a sweep that goes on.
 
     That of a reproducible sweep records what the scheduler proposes.
+
+    Raises:
+        TuneTfError: The space is unfit for it, or earlier results cannot be read.
     """
-    config, searcher = folder.config, folder.config.searcher
+    config, history = folder.config, history or SweepHistory()
     if config.reproducible:
-        return OptunaSearcher(
-            config.space,
-            config.objectives,
-            ProposalSampler(config.space),
-            storage=folder.study_storage,
-            study_name=searcher.study_name or folder.sweep_id,
-            constraints=config.constraints,
+        sampler = ProposalSampler(config.space)
+        searcher = OptunaSearcher(
+            config.space, config.objectives, sampler, constraints=config.constraints
         )
-    return study_searcher(folder, folder.study_storage, searcher.study_name or folder.sweep_id)
+    else:
+        searcher = study_searcher(folder, history.earlier)
+    searcher.replay([replayed_trial(folder.path, trial) for trial in history.trials.values()])
+    return searcher
+
+
+def replayed_trial(folder: Path, trial: RecordedTrial) -> ReplayedTrial:
+    """Return what a searcher is to know of a recorded trial."""
+    return ReplayedTrial(
+        trial.trial_id,
+        trial.suggested,
+        trial.outcome,
+        trial.cause,
+        recorded_results(folder, trial.number),
+        trial.run_id,
+        trial.note,
+    )
 
 
 def study_searcher(
-    folder: SweepFolder,
-    storage: str | None = None,
-    study_name: str | None = None,
-    *,
-    earlier: str | None = None,
+    folder: SweepFolder, earlier: Sequence[Mapping[str, Any]] | None = None
 ) -> OptunaSearcher:
-    """Create the searcher with the sampler of the settings; the study is in memory by default.
+    """Create the searcher with the sampler of the settings.
 
-    Earlier results for it are those of the settings, or are read from ``earlier``.
+    ``earlier`` are the results of a warm start, if they have been read.
     """
     config, searcher = folder.config, folder.config.searcher
-    earlier = earlier or folder.warm_start_from
-    tracking_uri = folder.tracking_uri if earlier and earlier.startswith("mlflow:") else None
+    source = folder.warm_start_from if earlier is None else None
+    tracking_uri = folder.tracking_uri if source and source.startswith("mlflow:") else None
     return OptunaSearcher(
         config.space,
         config.objectives,
         searcher.sampler,
         seed=config.seed,
-        storage=storage,
-        study_name=study_name,
         constraints=config.constraints,
         points_to_evaluate=searcher.points_to_evaluate,
-        warm_start_from=earlier and WarmStart(earlier, tracking_uri),
+        warm_start_from=source and WarmStart(source, tracking_uri),
         sampler_arguments=searcher.arguments,
+        earlier=earlier,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 from ray.tune.experiment import Trial
 
@@ -12,16 +12,12 @@ from tune_tf.record import Record, SweepHistory, recorded_results
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.ordered_sweep import OrderedSweep, lasting_metrics
 from tune_tf.schedulers.reproducible import ReproducibleScheduler, value_differences
-from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.plan import SweepPlan, make_scheduler, study_searcher
 from tune_tf.sweep.stopper import SweepStopper
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.environment import trial_device, versions
 from tune_tf.tune_internals.trial_state import EndedTrials
-
-_EARLIER_RESULTS: Final = "earlier/study.journal"
-"""Copy of the earlier results of a warm start, as they were when the sweep began."""
 
 
 class OrderedBudget:
@@ -85,9 +81,9 @@ def make_reproducible_scheduler(
 
 def ordered_sweep_of(folder: SweepFolder) -> OrderedSweep:
     """Return a sweep's ordered one, with the results in its folder reported."""
-    config = folder.config
+    config, history = folder.config, SweepHistory.read(folder.path)
     ordered = OrderedSweep(
-        _searcher(folder),
+        study_searcher(folder, history.earlier),
         make_scheduler(config),
         num_slots=config.slots,
         num_samples=config.budget.num_samples,
@@ -96,7 +92,7 @@ def ordered_sweep_of(folder: SweepFolder) -> OrderedSweep:
         end_reason=OrderedBudget(config).end_reason,
         paths=config.space.parameters,
     )
-    for trial in SweepHistory.read(folder.path).trials.values():
+    for trial in history.trials.values():
         for result in recorded_results(folder.path, trial.number):
             metrics = lasting_metrics(result, config.leading_objective.metric)
             done = bool(result.get("done"))
@@ -105,13 +101,3 @@ def ordered_sweep_of(folder: SweepFolder) -> OrderedSweep:
         if failed or (not trial.goes_on and trial.cause == STOPPED_BY_HAND):
             ordered.report_failure(trial.number)
     return ordered
-
-
-def _searcher(folder: SweepFolder) -> OptunaSearcher:
-    """Create the searcher; a warm start has the results that it had when the sweep began."""
-    if folder.warm_start_from is None:
-        return study_searcher(folder)
-    copy = folder.path / _EARLIER_RESULTS
-    copy.parent.mkdir(exist_ok=True)
-    study_searcher(folder, str(copy), "earlier")  # reads the source if it has not been read
-    return study_searcher(folder, earlier=str(copy))

@@ -146,7 +146,7 @@ def _resume(
         # What the folder tells is refused before the seconds that a cluster takes.
         resume = Resume.read(folder.path, config)
         workload = check_settings(config, folder.base_dir, folder.path)
-        searcher = make_searcher(replace(folder, config=config))
+        searcher = make_searcher(replace(folder, config=config), resume.history)
         with cluster(config.cluster, folder.base_dir):
             plan = plan_sweep(config, base_dir=folder.base_dir, workload=workload)
             if config is not folder.config:

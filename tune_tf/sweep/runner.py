@@ -106,6 +106,9 @@ class SweepSearch(SearchGenerator):
         self._is_ended = True
         super().set_finished()
 
+    def save_to_dir(self, dirpath: str, session_str: str) -> None:
+        """Write nothing: the record has all that a resume needs."""
+
 
 def run_trials(
     folder: SweepFolder,
@@ -140,6 +143,7 @@ def run_trials(
         fast_start_up(),
     ):
         _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
+        parts.searcher.finish(parts.outcome_tracker.outcomes)
         if is_reproducible and parts.scheduler.end_reason is not None:
             parts.stopper.end(parts.scheduler.end_reason)
         elif is_reproducible and parts.stopper.reason is not None:

@@ -8,12 +8,10 @@ from typing import Any
 
 from ray.tune import Callback, Checkpoint
 from ray.tune.experiment import Trial
-from ray.tune.utils import flatten_dict
 
-from tune_tf.outcome import MLFLOW_RUN_ID, STOP_CAUSE
+from tune_tf.outcome import STOP_CAUSE
 from tune_tf.outcome_rules import error_cause
 from tune_tf.record import TRIAL_LOG, Record, RecordedTrial, mask_log, trial_results
-from tune_tf.searchers import OptunaSearcher
 from tune_tf.secrets import secret_values
 from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.tracking import MLflowCallback, OutcomeTracker
@@ -63,6 +61,7 @@ class TrialRecorder(Callback):
         tracker: Knows MLflow's id of the sweep's run.
         explain: Returns why the scheduler pauses a trial, or goes on with it, if it can tell.
         snapshot: Returns the scheduler's state, if that has changed.
+        note_of: Returns what the searcher's sampler noted with a trial, by its id.
     """
 
     def __init__(
@@ -72,10 +71,12 @@ class TrialRecorder(Callback):
         tracker: MLflowCallback | None = None,
         explain: Callable[[Trial], str | None] = lambda trial: None,
         snapshot: Callable[[], bytes | None] = lambda: None,
+        note_of: Callable[[str], Mapping[str, Any]] = lambda trial_id: {},
     ) -> None:
         self._record = record
         self._explain = explain
         self._snapshot = snapshot
+        self._note_of = note_of
         self._outcome_tracker = outcome_tracker
         self._tracker = tracker
         self._ended = EndedTrials()
@@ -155,7 +156,12 @@ class TrialRecorder(Callback):
             noted = _Noted(Trial.PENDING, tag, 0, _text(trial.config), None, 0)
             self._noted[trial.trial_id] = noted
             self._record.record_creation(
-                trial.trial_id, trial_number(trial), trial.config, name=str(trial), tag=tag
+                trial.trial_id,
+                trial_number(trial),
+                trial.config,
+                name=str(trial),
+                tag=tag,
+                note=self._note_of(trial.trial_id),
             )
         return noted
 
@@ -219,33 +225,3 @@ def _reported_config(folder: Path, trial: RecordedTrial) -> Mapping[str, Any]:
 def _text(config: Mapping[str, Any]) -> str:
     """Return a config as text, to compare it."""
     return json.dumps(config, default=str)
-
-
-class StudyFinalizer(Callback):
-    """Tune callback that reports missing outcomes and run ids to the study at the end.
-
-    Tune must call it after the tracker, which has all run ids only then. It must run inside
-    ``tune.run``, where the searcher can ask Tune for the trials even if a resume runs none.
-    """
-
-    def __init__(
-        self,
-        searcher: OptunaSearcher,
-        outcome_tracker: OutcomeTracker,
-        tracker: MLflowCallback | None,
-    ) -> None:
-        self._searcher = searcher
-        self._outcome_tracker = outcome_tracker
-        self._tracker = tracker
-
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Report outcomes and run ids."""
-        run_ids = self._tracker.run_ids() if self._tracker else {}
-        last = {
-            trial.trial_id: {
-                **flatten_dict(latest_result(trial)),
-                MLFLOW_RUN_ID: run_ids.get(trial.trial_id),
-            }
-            for trial in trials
-        }
-        self._searcher.finish(self._outcome_tracker.outcomes, last)
