@@ -42,9 +42,6 @@ LIVES_A_CONFIG = 4
 
 _SITES = (
     "sweep-info",
-    "callback-states",
-    "experiment_state",
-    "journal",
     "log_batch",
     "log_text",
     "mlflow",
@@ -58,13 +55,10 @@ _SITES = (
     "replace",
     "report",
     "record",
+    "record INSERT",
+    "record UPDATE",
     "rmdir",
-    "searcher-state",
-    "search_gen",
-    "symlink",
-    "truncate",
     "unlink",
-    "zip",
 )
 
 _MANY_KINDS: dict[str, Any] = {

@@ -1,27 +1,23 @@
 """What has to be true of a sweep that has come to its end, whatever happened on the way."""
 
 import hashlib
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from trial_states import TrialStates, assert_consistent_states
 from virtual_cluster import METRIC, kept_step, value_of
 from virtual_store import Store, StoredRun
 
-from tune_tf.config import SweepConfig
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
 from tune_tf.record import SweepHistory, recorded_results
 from tune_tf.results import SweepResult
 from tune_tf.schedulers.ordered_sweep import OrderedSweep
 from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
 from tune_tf.space import flatten
+from tune_tf.sweep.plan import make_searcher
 from tune_tf.sweep.reproducibility import ordered_sweep_of
-from tune_tf.sweep.state.recovery import recover
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
@@ -49,10 +45,10 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
         result: What it says that it has found.
     """
     folder = sweep.folder
-    tune = _tune(folder.path, folder.config)
-    study = _study(folder.path, folder.sweep_id)
-    runs, parent = _runs(sweep.store, folder.sweep_id)
     pages = SweepHistory.read(folder.path)
+    tune = _tune(pages)
+    study = make_searcher(folder, pages).study
+    runs, parent = _runs(sweep.store, folder.sweep_id)
     ended_early = pages.sessions[-1].ended_early is not None
     attrs = study.user_attrs
     told: dict[str, optuna.trial.FrozenTrial] = {}
@@ -129,27 +125,12 @@ def digest_of(folder: Path, store: Store) -> str:
     return digest.hexdigest()
 
 
-def _tune(
-    folder: Path, config: SweepConfig
-) -> dict[str, tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Return status, config and last result of each trial by id, as a resume would tell Tune.
-
-    Tune's own file has RUNNING for a trial whose actor died last of all.
-    """
-    files = recover(folder, config).files
-    (content,) = (content for name, content in files.items() if name.startswith("experiment_"))
-    found = {}
-    for text, run in json.loads(content)["trial_data"]:
-        state = json.loads(text)
-        check(state["trial_id"] not in found, f"{state['trial_id']} is in Tune twice")
-        last = json.loads(run)["last_result"] or {}
-        found[state["trial_id"]] = state["status"], state["config"], last
-    return found
-
-
-def _study(folder: Path, name: str) -> optuna.Study:
-    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
-    return optuna.load_study(study_name=name, storage=storage)
+def _tune(history: SweepHistory) -> dict[str, tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return status, config and last result of each trial by id."""
+    return {
+        key: ((trial.outcome or Outcome.INTERRUPTED).tune, dict(trial.config), dict(trial.last))
+        for key, trial in history.trials.items()
+    }
 
 
 def _runs(store: Store, sweep_id: str) -> tuple[dict[str, StoredRun], StoredRun]:

@@ -101,9 +101,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.environment, "environment_texts", lambda: {"a.txt": "virtual"}),
         (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),
-        (Record, "_write", _noticed(turns, Record._write)),
-        (SweepStorage, "write", _write),
-        (SweepStorage, "remove", lambda storage, name: os.unlink(storage.path(name))),
+        (Record, "_commit", _noticed(turns, Record._commit)),
         (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),
     ]
     with contextlib.ExitStack() as stack:
@@ -124,22 +122,17 @@ def _plan(config: Any, slots: int) -> SweepPlan:
     return SweepPlan(config, Workload, TrialResources(cpus=1), trials, ())
 
 
-def _noticed(turns: Turns, write: Callable[..., None]) -> Callable[..., None]:
+def _noticed(turns: Turns, commit: Callable[[Record], None]) -> Callable[[Record], None]:
     """Have each transaction of the record be a point before and after it."""
 
-    def notice(record: Record, statement: str, *values: Any) -> None:
-        what = f"record {' '.join(statement.split()[:3])}"
-        turns.point(what)
-        write(record, statement, *values)
-        turns.point(f"{what} done")
+    def notice(record: Record) -> None:
+        if record._waiting:
+            what = f"record {' '.join(record._waiting[0][0].split()[:3])}"
+            turns.point(what)
+            commit(record)
+            turns.point(f"{what} done")
 
     return notice
-
-
-def _write(storage: SweepStorage, name: str, content: bytes) -> None:
-    partial = storage.path(f".{name}.partial")
-    Path(partial).write_bytes(content)
-    os.replace(partial, storage.path(name))
 
 
 def _encode_in_one_line(encoder: json.JSONEncoder, **settings: Any) -> None:

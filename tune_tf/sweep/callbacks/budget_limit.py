@@ -78,7 +78,8 @@ class BudgetLimit(Callback):
             if each.budget != session.budget:
                 break
             since_s = each.begun_s
-            self._stopper.reason = self._stopper.reason or each.ended_early
+            if not self._config.reproducible:  # else it follows from the results
+                self._stopper.reason = self._stopper.reason or each.ended_early
         ended = [trial for trial in history.trials.values() if not trial.goes_on]
         for trial in sorted(ended, key=lambda trial: trial.ended_s or 0.0):
             last = flatten_dict(dict(trial.last))

@@ -201,7 +201,8 @@ class TrialRecorder(Callback):
             return
         self._outcomes[trial_id] = outcome
         mask_log(self._record.folder / str(trial) / TRIAL_LOG, secret_values())
-        self._record.record_end(trial_id, outcome, trial_cause(trial), trial_error(trial) or None)
+        error = trial_error(trial) if trial.status == Trial.ERROR else None
+        self._record.record_end(trial_id, outcome, trial_cause(trial), error)
 
 
 def checkpoint_path(trial: Trial, checkpoint: Checkpoint) -> str:
