@@ -40,26 +40,26 @@ CEILINGS = {
     "config": 895,
     "data": 865,
     "inspection": 275,
-    "measure": 597,
+    "measure": 594,
     "parallelism": 240,
-    "record": 650,
+    "record": 808,
     "report": 594,
     "scaffold": 481,
-    "schedulers": 1942,
-    "searchers": 2355,
-    "single modules": 1345,
+    "schedulers": 1969,
+    "searchers": 1733,
+    "single modules": 1341,
     "space": 907,
-    "sweep": 3165,
+    "sweep": 2738,
     "testing": 300,
     "tracking": 2417,
-    "trainables": 1310,
+    "trainables": 1315,
     "training": 5050,
-    "tune_internals": 522,
+    "tune_internals": 494,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38939, "tests": 37097, "scripts": 4639}
+LINES = {"tune_tf": 37633, "tests": 36637, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from tune_tf.searchers.trial_registry import TrialRegistry
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.tracking.outcome_tracker import OutcomeTracker
 from tune_tf.tune_internals.trial_state import latest_result
@@ -36,13 +35,6 @@ OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
         "_add_earlier_outcomes",
         _nothing,
         7,
-    ),
-    # 1f913d8
-    "a run that is known too late is not kept with the study": (
-        TrialRegistry,
-        "link_runs",
-        _nothing,
-        0,
     ),
     # 0434b1a
     "a target that was reached before a kill does not end the resumed sweep": (

@@ -4,7 +4,7 @@ from ray.tune import Callback
 from ray.tune.logger import TBXLoggerCallback
 
 from tune_tf.record import Record
-from tune_tf.searchers import OptunaSearcher
+from tune_tf.searchers import OptunaSearcher, StudyView
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
@@ -48,6 +48,12 @@ class SweepParts:
         self.searcher = searcher or make_searcher(folder)
         if config.searcher.warm_start_from and resume.history.earlier is None:
             record.record_earlier_results(self.searcher.earlier)
+        storage, name = folder.study_storage, config.searcher.study_name or folder.sweep_id
+        self.study_view = (
+            StudyView(self.searcher.study, self.searcher.criteria, storage, name)
+            if storage
+            else None
+        )
         self.tracker = make_tracker(folder, plan.workload, self.scheduler, self.searcher)
         self.outcome_tracker = (
             self.tracker.outcome_tracker
@@ -98,6 +104,8 @@ class SweepParts:
                 self.scheduler.changed_state,
                 self.searcher.note_of,
             ),
+            # After the record: it shows what is recorded.
+            *([self.study_view] if self.study_view else []),
             # After those that read an ended trial: it drops the metric history of the trial.
             RunningAverageTrimmer(),
             # After the record: the first removes what that needs no more, the next ones may raise.

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,7 @@ def run_trials(
         environment_defaults(TUNE_ENVIRONMENT),
         unwrap_tune_errors(folder),
         fast_start_up(),
+        parts.study_view or nullcontext(),
     ):
         _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
         parts.searcher.finish(parts.outcome_tracker.outcomes)

@@ -167,16 +167,6 @@ def error_text(trial_id: str) -> str:
     return trial_error(trial) if getattr(trial, "error_file", None) else ""
 
 
-def trial_ids() -> set[str] | None:
-    """Return the ids of all trials that Tune knows; None outside of Tune."""
-    return {trial.trial_id for trial in _trials()} if calling_controller() is not None else None
-
-
-def configs() -> dict[str, dict[str, Any]]:
-    """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
-    return {trial.trial_id: flatten(trial.config) for trial in _trials()}
-
-
 def finished_trials() -> dict[str, bool]:
     """Return whether each finished trial has failed, by id; empty outside of Tune."""
     return {each.trial_id: each.status == Trial.ERROR for each in _trials() if each.is_finished()}
@@ -217,11 +207,6 @@ def is_batched() -> bool:
 def is_repeated() -> bool:
     """Return whether each config runs as several trials, whose mean is reported at their end."""
     return any(isinstance(each, Repeater) for each in _searchers())
-
-
-def delays_completions() -> bool:
-    """Return whether a wrapper may withhold completed trials from the searcher for a while."""
-    return is_repeated() or any(getattr(each, "batch", False) for each in _searchers())
 
 
 def asks_for_more() -> bool:
