@@ -5,8 +5,10 @@ import pwd
 import shutil
 import socket
 import subprocess
+import time
 from pathlib import Path
 
+import optuna
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
@@ -141,3 +143,26 @@ def test_a_server_that_goes_away_is_told_and_comes_back(server):
     server.start()
     end(searcher, "x")
     assert searcher.study.trials[-1].state.name == "COMPLETE"
+
+
+def test_a_view_shows_the_study_after_an_outage(server, caplog):
+    from tune_tf.searchers import OptunaSearcher, StudyView
+
+    searcher = OptunaSearcher(SPACE, LOSS, "random", seed=1)
+    with StudyView(searcher.study, searcher.criteria, server.url, "view", period_s=0.05) as view:
+        begin(searcher, "a")
+        view.on_step_end()
+        time.sleep(1)
+        server.stop()
+        end(searcher, "a")
+        begin(searcher, "b")
+        view.on_step_end()
+        time.sleep(1)
+        server.start()
+    assert "is behind, and is tried again" in caplog.text
+    assert "lacks the last results" not in caplog.text
+    copies = optuna.load_study(study_name="view", storage=server.url).trials
+    assert [trial.state.name for trial in copies] == ["COMPLETE", "RUNNING"]
+    assert [(t.params, t.values, t.intermediate_values, t.user_attrs) for t in copies] == [
+        (t.params, t.values, t.intermediate_values, t.user_attrs) for t in searcher.study.trials
+    ]

@@ -60,15 +60,19 @@ def fresh(criteria=GOALS):
     return open_study(InMemoryStorage(), "new", criteria)
 
 
-def taken_from(journal, space=SPACE, criteria=GOALS):
+def take(study, start, criteria=GOALS, **settings):
+    return import_trials(study, SPACE, criteria, start.read(criteria), "there", **settings)
+
+
+def taken_from(journal, criteria=GOALS):
     study = fresh(criteria)
-    return study, import_trials(study, space, criteria, WarmStart(journal))
+    return study, take(study, WarmStart(journal), criteria)
 
 
 def test_a_sampler_that_sees_inactive_parameters_is_given_values_for_them(journal):
     earlier(journal, trial_of(GOOD, value=0.25))
     study = fresh()
-    import_trials(study, SPACE, GOALS, WarmStart(journal), dense=True)
+    take(study, WarmStart(journal), dense=True)
     (trial,) = study.trials
     assert trial.params.keys() == SPACE.distributions().keys()
     assert GOOD.items() <= trial.params.items()
@@ -122,8 +126,7 @@ def test_a_trial_that_the_space_does_not_hold_is_left_out_with_the_reason(journa
 def test_a_source_is_read_once(journal):
     earlier(journal, trial_of(GOOD), trial_of(GOOD))
     study, taken = taken_from(journal)
-    journal.unlink()
-    again = import_trials(study, SPACE, GOALS, WarmStart(journal))
+    again = take(study, WarmStart(journal))
     assert (again.num_imported, len(study.trials)) == (taken.num_imported, 2)
 
 
@@ -241,7 +244,7 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     uri, runs = tracked
     criteria = SearchCriteria.of(Objective("loss", "min"), {"size": "<= 10"})
     study = fresh(criteria)
-    taken = import_trials(study, SPACE, criteria, WarmStart("mlflow:digits", uri))
+    taken = take(study, WarmStart("mlflow:digits", uri), criteria)
     first, second = study.trials
     assert first.params == {"optimizer": "adam", "units": 8, "shape": "(1, 2)"}
     assert (first.value, first.intermediate_values) == (0.25, {1: 0.5, 2: 0.25})
@@ -250,11 +253,11 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     assert [trial.user_attrs["warm_start_key"] for trial in study.trials] == runs[:2]
     by_speed = SearchCriteria.of(Objective("system/rows_per_s", "max"), {})
     study = fresh(by_speed)
-    import_trials(study, SPACE, by_speed, WarmStart("mlflow:digits", uri))
+    take(study, WarmStart("mlflow:digits", uri), by_speed)
     assert (study.trials[0].value, study.trials[0].intermediate_values) == (2.5, {2: 2.5})
     assert taken.skipped == {
         "their batch must be 32": 1,
         "their units must be an integer from 4 to 64": 1,
     }
     with pytest.raises(InvalidSettingsError, match=r"'mlflow:digit' at .* did you mean 'digits'"):
-        import_trials(study, SPACE, criteria, WarmStart("mlflow:digit", uri))
+        take(fresh(criteria), WarmStart("mlflow:digit", uri), criteria)

@@ -5,6 +5,7 @@ import os
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,13 +22,12 @@ from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.earlier_trial import to_json
 from tune_tf.searchers.replay import ReplayedTrial, sampler_note
 from tune_tf.searchers.samplers.catalogue import uses_constraints
 from tune_tf.searchers.search_settings import SearchSettings
 from tune_tf.searchers.study_storage import Storage, clear_storage_errors, open_storage
 from tune_tf.searchers.study_trials import StudyTrials, TrialRecord
-from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID, WARM_START
+from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID
 from tune_tf.searchers.trial_outcome import ended_outcome, failed_outcome
 from tune_tf.searchers.trial_progress import TrialProgress
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
@@ -151,8 +151,7 @@ class OptunaSearcher(Searcher):
     @property
     def earlier(self) -> list[dict[str, Any]]:
         """The imported earlier results as plain data, in order, for a resume."""
-        trials = self._open().study.get_trials(deepcopy=False)
-        return [to_json(trial) for trial in trials if WARM_START in trial.user_attrs]
+        return [asdict(trial) for trial in self.warm_start.trials] if self.warm_start else []
 
     def note_of(self, trial_id: str) -> dict[str, Any]:
         """Return what a sampler has noted with a trial, as plain data: more than its config.
@@ -210,12 +209,10 @@ class OptunaSearcher(Searcher):
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too.
 
-        Returns:
-            False if the limiter works in batches and keeps its limit itself.
+        So one with ``batch=True`` does not wait for the whole batch.
         """
-        batches = controller.is_batched()
-        self._max_concurrent = None if batches else max_concurrent
-        return not batches
+        self._max_concurrent = max_concurrent
+        return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next trial's config; None while the concurrency limit is reached.
@@ -224,7 +221,7 @@ class OptunaSearcher(Searcher):
         """
         controller.observe_stops()
         trials = self._open()
-        limit = controller.max_concurrent(self._max_concurrent)
+        limit = self._max_concurrent
         if limit is not None and self._num_active(trials) >= limit:
             return None
         with self._clear_errors():

@@ -10,7 +10,7 @@ from optuna.storages import BaseStorage
 
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.earlier_trial import from_json, point_params
+from tune_tf.searchers.earlier_trial import EarlierTrial, point_params
 from tune_tf.searchers.replay import ReplayedTrial, frozen_trials
 from tune_tf.searchers.samplers.catalogue import (
     is_continuous,
@@ -114,10 +114,12 @@ class SearchSettings:
         """
         study, summary = open_study(storage, study_name, self.criteria), None
         dense = needs_dense(self.sampler)
-        if self.earlier is not None:
-            study.add_trials(from_json(each, self.space) for each in self.earlier)
-        elif self.warm_start is not None:
-            summary = import_trials(study, self.space, self.criteria, self.warm_start, dense=dense)
+        if self.earlier is not None or self.warm_start is not None:
+            source = str(self.warm_start.source) if self.warm_start else "an earlier session"
+            earlier = self.warm_start.read(self.criteria) if self.warm_start else ()
+            if self.earlier is not None:
+                earlier = (EarlierTrial(**each) for each in self.earlier)
+            summary = import_trials(study, self.space, self.criteria, earlier, source, dense=dense)
         study.add_trials(
             frozen_trials(replayed, self.space, self.criteria, self.params, dense=dense)
         )

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from tune_tf.searchers.study_storage import (
     quiet_logging,
     storage_label,
 )
-from tune_tf.searchers.trial_attrs import WARM_START, WARM_START_KEY
+from tune_tf.searchers.trial_attrs import WARM_START
 from tune_tf.space import SearchSpace, flatten
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 _MLFLOW = "mlflow:"
 _PARENT = "mlflow.parentRunId"
-_STATES = {"FINISHED": TrialState.COMPLETE, "KILLED": TrialState.PRUNED}
+_COMPLETED, _STOPPED = "FINISHED", "KILLED"
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,15 @@ class WarmStart:
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """Number of trials imported from a source, and of those skipped, by reason."""
+    """Number of trials imported from a source, and of those skipped, by reason.
+
+    ``trials`` are the imported ones, unless the study had them.
+    """
 
     source: str
     num_imported: int
     skipped: Mapping[str, int] = field(default_factory=dict)
+    trials: tuple[EarlierTrial, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         """Return ``12 earlier trials imported from PATH; 3 skipped: 3 because ...``."""
@@ -105,7 +109,8 @@ def import_trials(
     study: optuna.Study,
     space: SearchSpace,
     criteria: SearchCriteria,
-    start: WarmStart,
+    earlier: Iterable[EarlierTrial],
+    source: str,
     *,
     dense: bool = False,
 ) -> ImportSummary:
@@ -114,26 +119,20 @@ def import_trials(
     If ``dense``, the sampler needs values of inactive parameters; they are sampled.
 
     Raises:
-        InvalidSettingsError: The source cannot be read, or has other objectives.
+        InvalidSettingsError: Their source cannot be read, or has other objectives.
     """
-    source = str(start.source)
-    imported = [
-        trial
-        for trial in study.get_trials(deepcopy=False)
-        if trial.user_attrs.get(WARM_START) == source
-    ]
-    if imported:
-        return ImportSummary(source, len(imported))
-    skipped = Counter[str]()
-    for earlier in start.read(criteria):
+    known = study.get_trials(deepcopy=False)
+    if num_known := sum(WARM_START in trial.user_attrs for trial in known):
+        return ImportSummary(source, num_known)
+    imported, skipped = list[EarlierTrial](), Counter[str]()
+    for trial in earlier:
         try:
-            attributes = {WARM_START: source, WARM_START_KEY: earlier.key}
             seed = len(imported) if dense else None
-            imported.append(to_optuna_trial(earlier, space, criteria, attributes, dense_seed=seed))
+            study.add_trial(to_optuna_trial(trial, space, criteria, dense_seed=seed))
+            imported.append(trial)
         except OutsideSpaceError as error:
             skipped[str(error)] += 1
-    study.add_trials(imported)
-    summary = ImportSummary(source, len(imported), dict(skipped))
+    summary = ImportSummary(source, len(imported), dict(skipped), tuple(imported))
     _log.info("%s", summary) if imported else _log.warning("%s", summary)
     return summary
 
@@ -155,8 +154,9 @@ def _read_record(folder: Path, criteria: SearchCriteria) -> Iterator[EarlierTria
         last = kept_result(progress.last)
         if end.state is not TrialState.FAIL:
             yield EarlierTrial(
+                source=str(folder),
                 key=str(trial.number),
-                state=end.state,
+                completed=end.state is TrialState.COMPLETE,
                 config=flatten(trial.suggested),
                 values=tuple(end.values) if end.values else None,
                 curve=progress.curve,
@@ -175,8 +175,9 @@ def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]
             wanted = [str(each) for each in criteria.constraints]
             known = {key: trial.constraints[key] for key in wanted if key in trial.constraints}
             yield EarlierTrial(
+                source=source,
                 key=str(trial.number),
-                state=trial.state,
+                completed=trial.state is TrialState.COMPLETE,
                 config=trial.params,
                 values=tuple(trial.values) if trial.state is TrialState.COMPLETE else None,
                 curve=trial.intermediate_values,
@@ -231,20 +232,23 @@ def _read_experiment(
             [experiment.experiment_id], order_by=["attributes.start_time"], page_token=token
         )
         for run in page:
-            if _PARENT in run.data.tags and run.info.status in _STATES:
-                yield _from_run(client, run, criteria)
+            if _PARENT in run.data.tags and run.info.status in (_COMPLETED, _STOPPED):
+                yield _from_run(client, run, criteria, f"{_MLFLOW}{name}")
         token = page.token or ""
 
 
-def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> EarlierTrial:
+def _from_run(
+    client: "MlflowClient", run: "Run", criteria: SearchCriteria, source: str
+) -> EarlierTrial:
     metrics = kept_result(run.data.metrics)
-    state = _STATES[run.info.status]
+    completed = run.info.status == _COMPLETED
     history = client.get_metric_history(run.info.run_id, criteria.leading.metric)
     return EarlierTrial(
+        source=source,
         key=run.info.run_id,
-        state=state,
+        completed=completed,
         config=run.data.params,
-        values=criteria.values(metrics) if state is TrialState.COMPLETE else None,
+        values=criteria.values(metrics) if completed else None,
         curve={point.step: point.value for point in history},
         violations=criteria.violations(metrics) if criteria.has_constraints(metrics) else None,
     )

@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 from ray.tune.experiment import Trial
-from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
+from ray.tune.search import Repeater, Searcher
 
 from tune_tf.space import flatten
 from tune_tf.tune_internals.scheduler_limits import has_reached_limit, scheduler_rungs, stops_trials
@@ -184,24 +184,6 @@ def num_active() -> int | None:
         return None
     inactive = (Trial.TERMINATED, Trial.ERROR, Trial.PAUSED)
     return sum(trial.status not in inactive for trial in _live_trials())
-
-
-def max_concurrent(default: int | None) -> int | None:
-    """Return the maximum number of concurrent trials; None for no limit.
-
-    ``default`` is the limit set on the searcher, which may be from an earlier run.
-    """
-    searchers = _searchers()
-    if not searchers:
-        return default
-    limiters = (each for each in searchers if isinstance(each, ConcurrencyLimiter))
-    return min((each.max_concurrent for each in limiters if not each.batch), default=None)
-
-
-def is_batched() -> bool:
-    """Return whether the calling limiter waits for all trials of a batch."""
-    limiter = _find_caller(ConcurrencyLimiter)
-    return limiter is not None and limiter.batch
 
 
 def is_repeated() -> bool:
