@@ -3,7 +3,6 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +144,7 @@ def run_trials(
         unwrap_tune_errors(folder),
         fast_start_up(),
         contextlib.ExitStack() as stack,
-        parts.study_view or nullcontext(),
+        parts.study_view or contextlib.nullcontext(),
     ):
         if view is not None:
             stack.callback(view.stop)
