@@ -6,6 +6,7 @@ from typing import Any
 
 from tune_tf.outcome import Outcome
 from tune_tf.record import RecordedTrial, SweepHistory, trial_results
+from tune_tf.sweep_folder import SweepFolder
 
 
 @dataclass(frozen=True)
@@ -98,4 +99,4 @@ def _runs(folder: Path) -> list[Any]:
 def _client(folder: Path) -> Any:
     from mlflow import MlflowClient
 
-    return MlflowClient(f"sqlite:///{folder.parent.parent / 'mlflow.db'}")
+    return MlflowClient(SweepFolder.open(folder).tracking_uri)
