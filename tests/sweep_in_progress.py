@@ -54,8 +54,13 @@ class SweepInProgress:
         optimizer = "sgd" if number % 2 else "adamw"
         return {"optimizer": optimizer, "momentum": momentum, "block": {"width": 8 + number}}
 
+    def create(self, number):
+        name, tag = f"trial_{number:05d}", f"{number + 1}_tag"
+        self.diary.record_creation(IDS[number], number, self.config_of(number), name=name, tag=tag)
+
     def start(self, number):
-        self.diary.record_start(IDS[number], number, self.config_of(number))
+        self.create(number)
+        self.diary.record_start(IDS[number], self.config_of(number), devices="1 CPU")
         (self.path / f"trial_{number:05d}").mkdir(exist_ok=True)
 
     def report(self, number, *values, done=None, **more):
@@ -83,7 +88,7 @@ class SweepInProgress:
             self.diary.record_result(number, line)
 
     def end(self, number, outcome=Outcome.COMPLETED, cause=None):
-        self.diary.record_end(IDS[number], number, self.config_of(number), outcome, cause)
+        self.diary.record_end(IDS[number], outcome, cause)
 
     def run(self, number, *values, outcome=Outcome.COMPLETED, **more):
         """Run a trial from its start to its end."""
@@ -91,10 +96,13 @@ class SweepInProgress:
         self.report(number, *values, done=outcome, **more)
         self.end(number, outcome)
 
-    def checkpoint(self, number, place):
+    def checkpoint(self, number, place, content=b"..."):
+        """Save one, which belongs to the last result."""
         path = self.path / f"trial_{number:05d}" / f"checkpoint_{place:06d}"
         path.mkdir()
-        (path / "trial.npz").write_bytes(b"...")
+        (path / "weights").write_bytes(content)
+        *_, result = recorded_results(self.path, number)
+        self.diary.record_checkpoint(number, f"{path.parent.name}/{path.name}", result)
         return path
 
 
