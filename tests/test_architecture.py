@@ -46,8 +46,8 @@ CEILINGS = {
     "report": 594,
     "scaffold": 481,
     "schedulers": 1942,
-    "searchers": 2231,
-    "single modules": 1333,
+    "searchers": 2355,
+    "single modules": 1345,
     "space": 907,
     "sweep": 3165,
     "testing": 300,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38744, "tests": 36932, "scripts": 4639}
+LINES = {"tune_tf": 38939, "tests": 37097, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -59,6 +59,28 @@ def test_a_resume_without_it_says_what_to_set(folder_of, setting, place):
         getattr(folder, setting)
 
 
+@pytest.mark.parametrize(
+    ("storage", "expected"),
+    [
+        ("sqlite:///a/o.db?timeout=1", "sqlite:///{}/a/o.db?timeout=1"),
+        ("SQLite+PySQLite:///o.db", "sqlite+pysqlite:///{}/o.db"),
+        ("sqlite:////abs/o.db", "sqlite:////abs/o.db"),
+        ("sqlite://", "sqlite://"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("journal:///o", "journal:///{}/o"),
+        ("o.journal", "{}/o.journal"),
+        ("postgresql://db/o", "postgresql://db/o"),
+    ],
+)
+def test_a_file_is_relative_to_where_the_sweep_began(
+    folder_of, storage, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    path = folder_of(storage=storage).path
+    monkeypatch.chdir("/")
+    assert SweepFolder.open(path).view_storage == expected.format(tmp_path)
+
+
 def test_a_reference_of_the_sweep_files_own_is_kept_and_read_when_used(folder_of, monkeypatch):
     folder = folder_of({"tracking_uri": "https://${WHERE}/mlflow"})
     monkeypatch.setenv("WHERE", "mlflow.example.org:8443")

@@ -27,7 +27,10 @@ _INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and 
 _JOURNAL = "study.journal"
 _SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
-_SQLITE = "sqlite:///"
+_RELATIVE_FILE = re.compile(
+    r"((?:sqlite(?:\+\w+)?|journal)):///(?!/|:memory:|file:)(?=.)", re.IGNORECASE
+)
+"""Beginning of the address of a database or journal file that is relative to a folder."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +57,16 @@ class SweepFolder:
     @property
     def study_storage(self) -> str:
         """Optuna storage of the settings; by default a journal file in the folder."""
-        storage = self.config.searcher.storage or str(self.path / _JOURNAL)
-        return expand_references(storage, "searcher.storage")
+        return self.view_storage or str(self.path / _JOURNAL)
+
+    @property
+    def view_storage(self) -> str | None:
+        """Optuna storage of the settings, with an absolute path; None if there is none."""
+        storage = self.config.searcher.storage
+        if storage is None:
+            return None
+        address = self._absolute(expand_references(storage, "searcher.storage"))
+        return address if "://" in address else str(self.working_dir / address)
 
     @property
     def warm_start_from(self) -> str | None:
@@ -68,10 +79,16 @@ class SweepFolder:
         """MLflow tracking URI with an absolute path; None if tracking is off."""
         if self.config.mlflow is None:
             return None
-        uri = expand_references(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
-        if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
-            return f"{_SQLITE}{self.working_dir / uri.removeprefix(_SQLITE)}"
-        return uri
+        return self._absolute(
+            expand_references(self.config.mlflow.tracking_uri, "mlflow.tracking_uri")
+        )
+
+    def _absolute(self, uri: str) -> str:
+        """Return the address of a file with its absolute path; any other URI as it is."""
+        match = _RELATIVE_FILE.match(uri)
+        if match is None:
+            return uri
+        return f"{match[1].lower()}:///{self.working_dir / uri[match.end() :]}"
 
     @property
     def sweep_file(self) -> str:

@@ -7,11 +7,11 @@ import sys
 import optuna
 import pytest
 import ray
+from tune_tf.sweep.state.recovery import Recovery
 
 from tune_tf.cli import main
 from tune_tf.searchers.storage.study_storage import open_storage
 from tune_tf.sweep import run
-from tune_tf.sweep.state.recovery import Recovery
 from tune_tf.sweep.storage import SweepStorage
 
 GOOD = """\

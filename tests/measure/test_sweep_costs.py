@@ -15,7 +15,7 @@ def model(label="largest", epoch_s=2.0, start_s=10.0, memory_bytes=3e9, checkpoi
     return ModelCosts(label, {}, 10, 1, costs)
 
 
-def bounds(*, models=None, num_to_keep=2, **settings):
+def bounds(*, models=None, **settings):
     given = {
         "name": "mine",
         "workload": "tune_tf.workloads.digits:DigitsMLP",
@@ -27,7 +27,7 @@ def bounds(*, models=None, num_to_keep=2, **settings):
         "mlflow": None,
     }
     config = SweepConfig.from_dict(given | settings)
-    return SweepCosts.of(config, models or (model(),), num_at_once=2, num_to_keep=num_to_keep)
+    return SweepCosts.of(config, models or (model(),), num_at_once=2)
 
 
 def test_the_bounds_are_those_of_the_slowest_and_largest_model_in_every_trial():
@@ -46,7 +46,6 @@ def test_the_bounds_are_those_of_the_slowest_and_largest_model_in_every_trial():
         ({"budget": {"num_samples": 5, "epochs": 20}}, "epochs", 20 + 2),
         ({"keep_checkpoints": 1}, "end_disk_bytes", 2 * 1000),
         ({"keep": "best"}, "disk_bytes", 2 * 5 * 2 * 1000),
-        ({"num_to_keep": None}, "disk_bytes", 5 * 9 * 1000),
         ({"models": (model(memory_bytes=None),)}, "memory_bytes", None),
     ],
     ids=["time budget", "epochs", "checkpoints kept", "best epoch", "all checkpoints", "unknown"],

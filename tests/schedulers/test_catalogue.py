@@ -52,7 +52,6 @@ def test_a_scheduler_knows_its_metric_its_rungs_and_what_it_needs(name):
     assert made.metric == "val_loss"
     assert list(made.rungs) == sorted(set(made.rungs))
     assert bool(made.rungs) == (name not in ("fifo", "pb2", "pbt", "MedianStoppingRule"))
-    assert made.num_to_keep == (None if name in ("pbt", "pb2") else 2)
 
 
 def test_arguments_are_those_of_the_class():

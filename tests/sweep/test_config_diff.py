@@ -2,8 +2,8 @@ import pytest
 
 from tune_tf.config import SweepConfig
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.sweep.run import extend_sweep
 from tune_tf.sweep.config_diff import changes_between, check_changes
+from tune_tf.sweep.run import extend_sweep
 from tune_tf.sweep_folder import SweepFolder
 
 SETTINGS = {

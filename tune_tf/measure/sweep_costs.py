@@ -18,8 +18,8 @@ from tune_tf.measure.sample import sample_workload
 from tune_tf.measure.trial_costs import TrialCosts, costs_process
 from tune_tf.space import SearchSpace
 from tune_tf.sweep import SweepPlan, plan_sweep
+from tune_tf.sweep.callbacks.checkpoint_retention import KEPT_CHECKPOINTS
 from tune_tf.sweep.cluster import cluster
-from tune_tf.sweep.plan import make_scheduler
 from tune_tf.workload import Config, Workload
 
 _PROCESS_BYTES = 1e9  # of a process with TensorFlow, without the model
@@ -76,9 +76,8 @@ class SweepCosts:
         models: Sequence[ModelCosts],
         *,
         num_at_once: int,
-        num_to_keep: int | None,
     ) -> "SweepCosts":
-        """Return the costs for concurrent trials with ``num_to_keep`` checkpoints each, or all."""
+        """Return the costs for so many concurrent trials."""
         costs = [each.costs for each in models]
         budget, max_epochs = config.budget, config.epochs
         num_trials, epochs = budget.num_samples, budget.num_samples * max_epochs
@@ -92,7 +91,7 @@ class SweepCosts:
             epochs = min(epochs, budget.epochs + num_at_once)
         states = 1 if config.keep_best is None else 2  # beside the last epoch, the best one
         trial_bytes = states * max(each.checkpoint_bytes for each in costs)
-        trial_bytes *= min(num_to_keep or max_epochs, max_epochs)
+        trial_bytes *= min(KEPT_CHECKPOINTS, max_epochs)
         kept = num_trials if config.keep_checkpoints == "all" else config.keep_checkpoints
         peaks = [each.memory_bytes for each in costs if each.memory_bytes is not None]
         return cls(
@@ -125,9 +124,7 @@ def measure_sweep(config: SweepConfig, *, base_dir: Path | None = None) -> Sweep
         with ChildProcess(what, _find_extremes, plan.workload, config.space) as process:
             found = process.result()
         models = [_measure(plan, label, *each) for label, each in found.items()]
-    num_to_keep = make_scheduler(plan.config, plan.mutations).num_to_keep
-    num_at_once = plan.max_concurrent_trials
-    return SweepCosts.of(plan.config, models, num_at_once=num_at_once, num_to_keep=num_to_keep)
+    return SweepCosts.of(plan.config, models, num_at_once=plan.max_concurrent_trials)
 
 
 def _measure(plan: SweepPlan, label: str, config: Config, num_parameters: int) -> ModelCosts:

@@ -45,16 +45,16 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
     With finite metrics every decision is that of the Ray scheduler.
 
     Attributes:
-        num_to_keep: The required ``tune.run(checkpoint_config=CheckpointConfig(num_to_keep=...))``;
-            None for all checkpoints of a trial.
+        requested_ends: How trials are to end that others than the scheduler end, by id. Running
+            ones do with their next result, paused ones at once.
     """
 
     settings: SchedulerSettings
-    num_to_keep: int | None = 2
 
     def _configure(self, objective: Objective, settings: SchedulerSettings) -> None:
         """Set the settings; the last line of a subclass's ``__init__``."""
         super()._configure(objective, settings)
+        self.requested_ends: Mapping[str, tuple[Outcome, str | None]] = {}
         self._stops: dict[str, _Stop] = {}
         self._depth = 0
         self._ending_trials: set[str] = set()
@@ -131,7 +131,13 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
             super().on_trial_error(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any, **options: Any) -> Trial | None:
-        """Return the trial that Ray's scheduler wants to run next."""
+        """Return the trial that Ray's scheduler wants to run next; end paused ones as requested."""
+        for trial_id, (outcome, cause) in self.requested_ends.items():
+            trial = self._trials.get(trial_id)
+            if trial is not None and trial.status == Trial.PAUSED:
+                iteration = int(trial.last_result.get(TRAINING_ITERATION, 0))
+                self._note_outcome(trial, outcome, iteration, cause)
+                tune_controller.stop_trial(trial)
         with self._mark_decision():
             return super().choose_trial_to_run(tune_controller, **options)
 

@@ -27,12 +27,10 @@ class PopulationMixin(OutcomeMixin, PopulationBasedTraining):
     ``config_changed_at`` in what the searcher gets of a result is the last iteration with that
     config.
 
-    Attributes:
-        num_to_keep: All checkpoints: a trial may wait for a slot while its donor continues.
+    Tune must keep all checkpoints of a trial: another may wait for a slot while it continues.
     """
 
     settings: PopulationSettings
-    num_to_keep = None
 
     def _configure(self, objective: Objective, settings: SchedulerSettings) -> None:
         """Set the settings; the last line of a subclass's ``__init__``."""

@@ -55,7 +55,6 @@ class ReproducibleScheduler(OutcomeMixin):
         self._num_created = num_created
         self._failing: list[Trial] = []
         self._unchecked: list[Trial] = []
-        self.num_to_keep = ordered.scheduler.num_to_keep
         self._configure(ordered.scheduler.objective, ordered.scheduler.settings)
         ordered.advance()
 

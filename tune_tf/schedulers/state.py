@@ -21,7 +21,16 @@ from tune_tf.objective import Objective
 from tune_tf.tune_internals.controller import ControllerProxy
 from tune_tf.tune_internals.trial_state import EndedTrials
 
-_UNSAVED = ("_trials", "_ends", "_repeated", "_awaited", "_gone", "_resources", "_is_changed")
+_UNSAVED = (
+    "requested_ends",
+    "_trials",
+    "_ends",
+    "_repeated",
+    "_awaited",
+    "_gone",
+    "_resources",
+    "_is_changed",
+)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 from .optuna_searcher import OptunaSearcher
 from .replay import ReplayedTrial
+from .study_view import StudyView
 from .warm_start import WarmStart
 
-__all__ = ["OptunaSearcher", "ReplayedTrial", "WarmStart"]
+__all__ = ["OptunaSearcher", "ReplayedTrial", "StudyView", "WarmStart"]

@@ -55,7 +55,8 @@ class SweepParts:
             else OutcomeTracker(config.leading_objective)
         )
         self.retention = CheckpointRetention(config, resume.storage, self.scheduler, record)
-        self.stopper = SweepStopper(folder.sweep_id, config)
+        self.stopper = SweepStopper(config)
+        self.scheduler.requested_ends = self.stopper.trial_ends
         self.disk_guard = DiskGuard(
             config.min_free_disk,
             [folder.path, *filter(None, [session_folder()])],

@@ -26,7 +26,7 @@ class OrderedBudget:
     def __init__(self, config: SweepConfig) -> None:
         config = config.model_copy(update={"reproducible": False})
         self._outcomes: dict[str, Outcome] = {}
-        self._stopper = SweepStopper(f"ordered {config.name}", config)
+        self._stopper = SweepStopper(config)
         tracker: Any = SimpleNamespace(outcomes=self._outcomes)
         self._limit = BudgetLimit(config, self._stopper, tracker)
         self._ends = EndedTrials()

@@ -46,8 +46,8 @@ def stop_trials(
 ) -> SweepView:
     """Stop trials of a sweep that runs in another process; the sweep continues with others.
 
-    A trial ends with its next result, like one that the scheduler prunes, and is waited for, as is
-    one that is just starting.
+    A trial ends with its next result, like one that the scheduler prunes, or at once if it is
+    paused; it is waited for.
 
     Args:
         path: Folder, id or name of the sweep; a name selects its latest sweep.

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ray.tune import Stopper
+from ray.tune.stopper import NoopStopper
 from ray.tune.utils import flatten_dict
 
 from tune_tf.config import SweepConfig
@@ -23,54 +23,43 @@ _log = logging.getLogger(__name__)
 
 
 class SweepStopper(Stopper):
-    """Tune stopper that ends single trials, and the whole sweep once it has a reason.
+    """Tune stopper that ends single trials, and the whole sweep once it has a reason."""
 
-    A resume restores the stopper that Tune pickled and ignores the new one. The stopper is
-    therefore pickled as its sweep's id, and unpickling returns the latest stopper with that id.
-    """
-
-    def __init__(self, sweep_id: str, config: SweepConfig | None = None) -> None:
+    def __init__(self, config: SweepConfig) -> None:
         self._config = config
         self.reason: str | None = None
         """Why the sweep ends; None while it continues."""
-        self._sweep_id = sweep_id
-        self._trials: dict[str, tuple[Outcome, str]] = {}
+        self.trial_ends: dict[str, tuple[Outcome, str | None]] = {}
+        """How trials have to end, by id."""
         self._closing: set[str] = set()
         self._checks: list[Callable[[], None]] = []
-        _LATEST[sweep_id] = self
 
-    def __reduce__(self) -> tuple[Callable[[str], "SweepStopper"], tuple[str]]:
-        """Pickle by sweep id."""
-        return _latest, (self._sweep_id,)
+    def __reduce__(self) -> tuple[type[Stopper], tuple[()]]:
+        """Pickle as one that stops nothing: Tune writes it into its own state."""
+        return NoopStopper, ()
 
     def end(self, reason: str) -> None:
         """End the sweep; the first reason is kept."""
         self.reason = self.reason or reason
 
     def end_trial(self, trial_id: str, outcome: Outcome, cause: str) -> None:
-        """End a trial with its next result, and record outcome and cause."""
-        self._trials[trial_id] = outcome, cause
-
-    def trial_end(self, trial_id: str) -> tuple[Outcome, str] | None:
-        """Return outcome and cause if a trial has to end; else None."""
-        return self._trials.get(trial_id)
+        """End a trial with its next result, or at once if it is paused."""
+        self.trial_ends[trial_id] = outcome, cause
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Return whether a trial ends with this result."""
         reached = self._reached_target(result)
         if reached:
             self.end_trial(trial_id, Outcome.COMPLETED, reached)
-            if (
-                self._config is None or not self._config.reproducible
-            ):  # else in the order of results
+            if not self._config.reproducible:  # else in the order of results
                 self.end(f"a trial's {reached}")
-        elif self._trials.get(trial_id, (None, ""))[0] is Outcome.COMPLETED:
-            del self._trials[trial_id]  # it is repeated: its process was lost after the target
-        return trial_id in self._trials
+        elif self.trial_ends.get(trial_id, (None, ""))[0] is Outcome.COMPLETED:
+            del self.trial_ends[trial_id]  # it is repeated: its process was lost after the target
+        return trial_id in self.trial_ends
 
     def _reached_target(self, result: Mapping[str, Any]) -> str | None:
         """Return a text if a result is feasible and at least as good as the target."""
-        if self._config is None or self._config.budget.target is None:
+        if self._config.budget.target is None:
             return None
         target, objective = self._config.budget.target, self._config.leading_objective
         flat = flatten_dict(result)
@@ -98,13 +87,6 @@ class SweepStopper(Stopper):
         for check in self._checks:
             check()
         return self.reason is not None and not self._closing
-
-
-_LATEST: "WeakValueDictionary[str, SweepStopper]" = WeakValueDictionary()
-
-
-def _latest(sweep_id: str) -> SweepStopper:
-    return _LATEST.get(sweep_id) or SweepStopper(sweep_id)
 
 
 class RequestReader:

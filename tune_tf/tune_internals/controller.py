@@ -22,8 +22,6 @@ from tune_tf.tune_internals.scheduler_limits import has_reached_limit, scheduler
 from tune_tf.tune_internals.trial_state import trial_error
 
 _CONTROLLER_MODULE = "ray.tune.execution.tune_controller"
-_SAVED = "_update_auto_checkpoint_time"  # called after each save, with its time in seconds
-_TUNES_PERIOD_S = 10.0
 _NO_METRIC = "_metric"  # what Tune calls the metric of a run that has none
 
 _current: ContextVar[Any] = ContextVar("controller", default=None)
@@ -112,28 +110,6 @@ def observe_stops() -> None:
     stopper = getattr(controller, "_stopper", None)
     if stopper is not None and not isinstance(stopper, ObservedStopper):
         controller._stopper = ObservedStopper(stopper)  # noqa: SLF001 - see the module
-
-
-def limit_time_of_snapshots(share: float) -> None:
-    """Make the calling controller save its state less often once that takes too long.
-
-    Saving takes as long as there are trials. Tune does the same if its period is not set, but saves
-    every 10 s at most.
-
-    Args:
-        share: Part of the time that saving may take. Where that needs more than Tune's 10 s, as
-            saving also takes some time for each new trial, it may take a twentieth, as in Tune.
-    """
-    manager: Any = getattr(calling_controller(), "_checkpoint_manager", None)
-    least_s = getattr(manager, "_checkpoint_period", None)
-    if least_s is None or not hasattr(manager, _SAVED):
-        return
-
-    def adapt(time_taken: float) -> None:
-        period_s = min(time_taken * (1 / share - 1), _TUNES_PERIOD_S)
-        manager._checkpoint_period = max(least_s, period_s, time_taken * 19)  # noqa: SLF001
-
-    setattr(manager, _SAVED, adapt)
 
 
 def is_complete(trial: Trial, result: Mapping[str, Any]) -> bool:

@@ -24,13 +24,6 @@ def set_trial_status(controller: Any, trial: Trial, status: str) -> bool:
     return True
 
 
-def mark_for_snapshot(controller: Any, trial: Trial) -> None:
-    """Have Tune save the end of a trial that has no actor, which a resume would run again."""
-    mark = getattr(controller, "_mark_trial_to_checkpoint", None)
-    if mark is not None:
-        mark(trial)
-
-
 def to_training_result(path: str, filesystem: Any, metrics: Mapping[str, Any]) -> Any:
     """Return a checkpoint as Tune's own state registers it, with the metrics of its iteration."""
     from ray.train._internal.session import _TrainingResult
@@ -91,16 +84,6 @@ def saved_iteration(trial: Trial) -> int:
     """Return the iteration after which a trial without an actor would continue; 0 for a new one."""
     latest = trial.latest_checkpoint_result
     return int(latest.metrics.get(TRAINING_ITERATION, 0)) if latest else 0
-
-
-def restore_result(trial: Trial) -> dict[str, Any] | None:
-    """Return the result of a trial's own checkpoint, which is its last one: a kill came between."""
-    saved = trial.latest_checkpoint_result
-    if not saved_iteration(trial) or saved.metrics.get(TRIAL_ID) != trial.trial_id:
-        return None
-    if saved_iteration(trial) > int(reported_result(trial).get(TRAINING_ITERATION, 0)):
-        trial.update_last_result(dict(saved.metrics))
-    return dict(saved.metrics)
 
 
 class NewTrials:

@@ -107,7 +107,7 @@ class BudgetLimit(Callback):
             return
         self._stopper.mark_closing(trial.trial_id)
         trial_id = trial.trial_id
-        if end := self._stopper.trial_end(trial_id) or self._decided_end(trial_id):
+        if end := self._stopper.trial_ends.get(trial_id) or self._decided_end(trial_id):
             outcome, cause = end
             result.setdefault(STOP_REASON, outcome.value)
             if cause:

@@ -20,7 +20,8 @@ from tune_tf.sweep.storage import SweepStorage
 _log = logging.getLogger(__name__)
 
 _CHECK_EVERY_S: Final = 5.0
-_NEWEST: Final = 2  # a resume takes the last but one if the last is damaged
+KEPT_CHECKPOINTS: Final = 2
+"""So many of a trial are kept: a resume takes the last but one if the last is damaged."""
 
 
 class CheckpointRetention(Callback):
@@ -58,7 +59,10 @@ class CheckpointRetention(Callback):
         ended = [trial for trial in trials if not trial.goes_on]
         kept = {trial.trial_id for trial in trials if trial.goes_on} | self._best(ended)
         needed = {
-            path for it in trials if it.trial_id in kept for path in it.checkpoints[-_NEWEST:]
+            path
+            for it in trials
+            if it.trial_id in kept
+            for path in it.checkpoints[-KEPT_CHECKPOINTS:]
         }
         needed |= set(map(self._storage.relative, self._scheduler.needed_checkpoints))
         stored = dict.fromkeys(path for trial in trials for path in trial.checkpoints)
