@@ -114,6 +114,7 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
                 super().on_trial_complete(tune_controller, trial, result)
             else:
                 super().on_trial_remove(tune_controller, trial)
+        self._stops.pop(trial.trial_id, None)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
         """Record the outcome of a paused or pending trial in its last result."""
@@ -124,6 +125,8 @@ class OutcomeMixin(ResumeMixin, FIFOScheduler):
             self._write_outcome(trial, stop.outcome, stop.cause)
         with self._mark_decision(trial):
             super().on_trial_remove(tune_controller, trial)
+        if trial.trial_id not in self._ending_trials:
+            self._stops.pop(trial.trial_id, None)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         """Notify Ray's scheduler of a failed trial, which may end the waiting of others."""

@@ -225,6 +225,8 @@ class _Pickler(cloudpickle.CloudPickler):
         self._scheduler = scheduler
 
     def persistent_id(self, obj: Any) -> tuple[str, str] | None:
+        if type(obj) in (str, int, float, tuple):  # most are
+            return None
         if obj is self._scheduler:
             return "scheduler", ""
         if isinstance(obj, Checkpoint):
