@@ -36,30 +36,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1259,
+    "cli": 1255,
     "config": 895,
     "data": 865,
     "inspection": 275,
-    "measure": 597,
+    "measure": 594,
     "parallelism": 240,
-    "record": 650,
+    "record": 836,
     "report": 594,
     "scaffold": 481,
-    "schedulers": 1942,
+    "schedulers": 1974,
     "searchers": 2355,
-    "single modules": 1345,
+    "single modules": 1588,
     "space": 907,
-    "sweep": 3165,
+    "sweep": 2576,
     "testing": 300,
-    "tracking": 2417,
-    "trainables": 1310,
+    "tracking": 1491,
+    "trainables": 1315,
     "training": 5050,
-    "tune_internals": 522,
+    "tune_internals": 518,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 38939, "tests": 37097, "scripts": 4639}
+LINES = {"tune_tf": 37516, "tests": 36750, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -80,7 +80,7 @@ class KilledSweep(Controller):
             self.num_steps += 1
             assert self.num_steps < 999, "it never ends"
             random.seed(self.num_steps)
-            np.random.seed(self.num_steps)
+            np.random.seed(self.num_steps)  # noqa: NPY002 - of Ray's
             saved, self.saving = self.saving, set()
             begun = self._fill()
             running = self.in_state(Trial.RUNNING)
