@@ -41,6 +41,7 @@ class Record:
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
         self._is_in_step = False
         self._last_request = 0
+        self._last_s = 0.0
         self._lock = take_driver_lock(folder)
         try:
             self._database = create_database(folder)
@@ -48,7 +49,7 @@ class Record:
                 # The lock is visible: later ones are for this one.
                 self._database.execute("DELETE FROM request WHERE content LIKE '%\"stop\"%'")
                 query = "SELECT coalesce(max(CAST(last_s AS REAL)), 0) FROM session"
-                (self._last_s,) = self._database.execute(query).fetchone()
+                self._last_s = float(self._database.execute(query).fetchone()[0])
         except BaseException:
             os.close(self._lock)
             raise
