@@ -463,3 +463,16 @@ class AlwaysOk:
 
     def __getattr__(self, name):
         return lambda *arguments, **options: None
+
+
+def test_artifacts_are_beside_the_database_wherever_the_driver_runs(
+    running, view_of, tmp_path, monkeypatch
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    view = view_of()
+    view.update()
+    (file,) = tmp_path.rglob("sweep.yaml")
+    run_id = view.run_id_of("")
+    assert file.relative_to(tmp_path / "mlruns").parts[1:] == (run_id, "artifacts", "sweep.yaml")

@@ -9,6 +9,7 @@ from typing import Final
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.record import Record, SweepHistory
+from tune_tf.remote_storage import join_uri
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowView, SweepDetails, TrackedSweep
@@ -49,7 +50,7 @@ def mlflow_view(
     Raises:
         InvalidSettingsError: The sweep is not tracked.
     """
-    config, uri = folder.config, folder.tracking_uri
+    config, uri, remote = folder.config, folder.tracking_uri, folder.config.remote_storage
     if config.mlflow is None or uri is None:
         raise InvalidSettingsError(
             f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
@@ -62,7 +63,7 @@ def mlflow_view(
         objective=config.leading_objective,
         constraints=config.constraints,
         details=SweepDetails(config.space, rungs, {"sweep.yaml": folder.masked_file}),
-        storage=str(folder.path),
+        storage=join_uri(remote, folder.sweep_id) if remote else str(folder.path),
         files={"report.html": folder.path / "report" / "report.html"},
     )
     return MLflowView(folder.path, sweep, is_over=is_over)
