@@ -78,7 +78,7 @@ def test_a_sweep_whose_trials_another_user_runs_is_as_the_umask_says(create):
 
 @pytest.mark.parametrize("name", ["study.journal", "sqlite:///study.db"])
 def test_a_study_outside_of_the_sweep_is_the_users_alone(tmp_path, monkeypatch, name):
-    from tune_tf.searchers.storage.study_storage import open_storage
+    from tune_tf.searchers.study_storage import open_storage
 
     monkeypatch.chdir(tmp_path)
     open_storage(name)
@@ -86,7 +86,7 @@ def test_a_study_outside_of_the_sweep_is_the_users_alone(tmp_path, monkeypatch, 
 
 
 def test_a_study_that_is_there_keeps_its_permissions(tmp_path):
-    from tune_tf.searchers.storage.study_storage import open_storage
+    from tune_tf.searchers.study_storage import open_storage
 
     path = tmp_path / "study.journal"
     path.touch(mode=0o664)
@@ -148,7 +148,7 @@ UNPICKLING = {
     "tune_tf/data/node_store.py",
     "tune_tf/measure/child_process.py",
     "tune_tf/schedulers/state.py",
-    "tune_tf/searchers/study_searcher.py",
+    "tune_tf/searchers/optuna_searcher.py",
     "tune_tf/sweep/state/experiment_state.py",
     "tune_tf/trainables/trial_process.py",
     "tune_tf/training/callback_state.py",

@@ -78,7 +78,7 @@ def test_a_file_is_relative_to_where_the_sweep_began(
     monkeypatch.chdir(tmp_path)
     path = folder_of(storage=storage).path
     monkeypatch.chdir("/")
-    assert SweepFolder.open(path).view_storage == expected.format(tmp_path)
+    assert SweepFolder.open(path).study_storage == expected.format(tmp_path)
 
 
 def test_a_reference_of_the_sweep_files_own_is_kept_and_read_when_used(folder_of, monkeypatch):

@@ -24,7 +24,6 @@ from tune_tf.space.document import YamlDocument, yaml_text
 
 _CONFIG = "sweep.yaml"
 _INFO = "sweep-info"  # no .json suffix: a resume makes Tune copy all .json and .pkl files
-_JOURNAL = "study.journal"
 _SWEEP_ID = re.compile(r"(.+)-\d{8}-\d{6}(?:-\d+)?")
 _PRIVATE, _SHARED = 0o700, 0o777
 _RELATIVE_FILE = re.compile(
@@ -55,13 +54,8 @@ class SweepFolder:
         return self.path.name
 
     @property
-    def study_storage(self) -> str:
-        """Optuna storage of the settings; by default a journal file in the folder."""
-        return self.view_storage or str(self.path / _JOURNAL)
-
-    @property
-    def view_storage(self) -> str | None:
-        """Optuna storage of the settings, with an absolute path; None if there is none."""
+    def study_storage(self) -> str | None:
+        """Optuna storage that shows the study, with an absolute path; None if there is none."""
         storage = self.config.searcher.storage
         if storage is None:
             return None

@@ -10,7 +10,7 @@ import ray
 from tune_tf.sweep.state.recovery import Recovery
 
 from tune_tf.cli import main
-from tune_tf.searchers.storage.study_storage import open_storage
+from tune_tf.searchers.study_storage import open_storage
 from tune_tf.sweep import run
 from tune_tf.sweep.storage import SweepStorage
 

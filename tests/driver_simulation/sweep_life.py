@@ -17,7 +17,14 @@ from unittest import mock
 
 import numpy as np
 import optuna
-from truths import WrongError, assert_truths, check, digest_of, digest_of_decisions
+from truths import (
+    WrongError,
+    assert_same_study,
+    assert_truths,
+    check,
+    digest_of,
+    digest_of_decisions,
+)
 from turn_threads import in_turns
 from turns import Crash, Turns
 from virtual_cluster import METRIC, Cluster, Faults
@@ -263,6 +270,8 @@ class SimulatedSweep:
                 turns.dead = False
         if turns.errors:
             raise turns.errors.pop()
+        if cluster.searcher is not None:
+            assert_same_study(self, cluster.searcher.study)
         return True
 
     def _drive(self) -> None:

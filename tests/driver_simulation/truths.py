@@ -14,7 +14,7 @@ from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
 from tune_tf.record import SweepHistory, recorded_results
 from tune_tf.results import SweepResult
 from tune_tf.schedulers.ordered_sweep import OrderedSweep
-from tune_tf.searchers.trial_attrs import LATE_RUN_IDS, RELINKED, tune_trial_id
+from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID
 from tune_tf.space import flatten
 from tune_tf.sweep.plan import make_searcher
 from tune_tf.sweep.reproducibility import ordered_sweep_of
@@ -23,8 +23,6 @@ from tune_tf.tracking.tags import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     from sweep_life import SimulatedSweep
-
-_GIVEN_UP = ("never resumed", "the storage lost its end")
 
 
 class WrongError(AssertionError):
@@ -50,13 +48,9 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     study = make_searcher(folder, pages).study
     runs, parent = _runs(sweep.store, folder.sweep_id)
     ended_early = pages.sessions[-1].ended_early is not None
-    attrs = study.user_attrs
     told: dict[str, optuna.trial.FrozenTrial] = {}
     for trial in study.trials:
-        trial_id = str(tune_trial_id(trial, attrs))
-        if trial_id not in tune and trial.user_attrs.get("stop_cause") in _GIVEN_UP:
-            check(ended_early, f"Optuna's trial {trial.number} is nobody's, though all were to run")
-            continue
+        trial_id = str(trial.user_attrs.get(TUNE_TRIAL_ID))
         check(trial_id not in told, f"{trial_id} is in Optuna twice")
         told[trial_id] = trial
     check(told.keys() == tune.keys(), f"Optuna has {sorted(told)}, Tune has {sorted(tune)}")
@@ -88,20 +82,17 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
         for trial_id, each in standings.items()
         if each.outcome is Outcome.OUT_OF_BUDGET and "training_iteration" not in tune[trial_id][2]
     }
-    # A trial whose end the study had before a kill and Tune had not runs again; that end stays.
-    twice = {str(trial_id) for trial_id in attrs.get(RELINKED, {}).values()}
     # Optuna has nothing to learn of trials that are stopped at once: they are FAIL there.
-    others = standings.keys() - stopped_at_once - twice
+    others = standings.keys() - stopped_at_once
     assert_consistent_states({trial_id: standings[trial_id] for trial_id in sorted(others)})
-    for trial_id in stopped_at_once - twice:
+    for trial_id in stopped_at_once:
         right = standings[trial_id].optuna in ("FAIL", "PRUNED")
         check(right, f"{trial_id}: {standings[trial_id]}")
     for each in result.trials:
         standing = standings.get(each.trial_id)
         if standing is not None:
             check(each.outcome is standing.outcome, f"{each} is told as another than {standing}")
-        known = attrs.get(LATE_RUN_IDS, {}).get(str(told[each.trial_id].number))
-        named = known or told[each.trial_id].user_attrs.get(MLFLOW_RUN_ID)
+        named = told[each.trial_id].user_attrs.get(MLFLOW_RUN_ID)
         wanted = runs[each.trial_id].run_id if standing is not None else None
         # A run may be made after the study's end, where the store was away until then.
         right = named == wanted or (named is None and was_away)
@@ -113,6 +104,30 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     _check_best(result, {key: ends[key] for key in completed}, parent)
     if result.config.keep == "best":
         _check_kept(result, told, runs)
+
+
+def assert_same_study(sweep: "SimulatedSweep", live: optuna.Study) -> None:
+    """Assert that a session's study is the one that the record gives."""
+    replayed = make_searcher(sweep.folder, SweepHistory.read(sweep.folder.path)).study
+    for trial, other in zip(live.trials, replayed.trials, strict=True):
+        known, recorded = (_content_of(each) for each in (trial, other))
+        if known["state"] == "RUNNING":  # Tune does not pass on the result at which one is stopped
+            curve = recorded["curve"].items()
+            recorded["curve"] = {step: it for step, it in curve if step in known["curve"]}
+        check(known == recorded, f"the study knows {known}, and the record gives {recorded}")
+
+
+def _content_of(trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
+    """Return what a trial holds but its times, and its run, which may be known later."""
+    attrs = {name: each for name, each in trial.user_attrs.items() if name != MLFLOW_RUN_ID}
+    return {
+        "state": trial.state.name,
+        "values": trial.values,
+        "params": trial.params,
+        "curve": trial.intermediate_values,
+        "attrs": attrs,
+        "constraints": trial.constraints,
+    }
 
 
 def digest_of(folder: Path, store: Store) -> str:

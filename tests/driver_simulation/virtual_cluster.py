@@ -56,6 +56,7 @@ class Cluster:
         self.turns = turns
         self.faults = faults
         self.on_wait: Callable[[], object] = lambda: None
+        self.searcher: Any = None  # that of a session that came to its end
         """Called whenever the driver waits."""
         self._futures: list[Future] = []
         self._num_calls = 0

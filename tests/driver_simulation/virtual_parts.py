@@ -43,6 +43,7 @@ from tune_tf.atomic_files import write_atomically
 from tune_tf.record import Record
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
+from tune_tf.searchers import OptunaSearcher
 from tune_tf.space.document import YamlDocument
 from tune_tf.sweep.plan import SweepPlan
 from tune_tf.sweep.storage import SweepStorage
@@ -102,6 +103,7 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.tracking.environment, "environment_texts", lambda: {"a.txt": "virtual"}),
         (tune_tf.tracking.runs, "connect", lambda uri: Client(store, turns)),
         (Record, "_commit", _noticed(turns, Record._commit)),
+        (OptunaSearcher, "finish", _remembered(cluster, OptunaSearcher.finish)),
         (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),
     ]
     with contextlib.ExitStack() as stack:
@@ -120,6 +122,16 @@ def settings_as_json() -> None:
 def _plan(config: Any, slots: int) -> SweepPlan:
     trials = min(slots, config.budget.num_samples)
     return SweepPlan(config, Workload, TrialResources(cpus=1), trials, ())
+
+
+def _remembered(cluster: Cluster, finish: Callable[..., None]) -> Callable[..., None]:
+    """Have the searcher of a session that ends be compared with the record."""
+
+    def remember(searcher: OptunaSearcher, outcomes: Any) -> None:
+        finish(searcher, outcomes)
+        cluster.searcher = searcher
+
+    return remember
 
 
 def _noticed(turns: Turns, commit: Callable[[Record], None]) -> Callable[[Record], None]:

@@ -8,7 +8,9 @@ from typing import Any
 import optuna
 
 from tune_tf.outcome import Outcome
-from tune_tf.searchers.trial_attrs import tune_trial_id
+from tune_tf.record import SweepHistory
+from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID
+from tune_tf.sweep.plan import make_searcher
 from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep_folder import SweepFolder
 
@@ -33,8 +35,7 @@ def seen_in(folder: Path) -> dict[str, Seen]:
     """
     tune = in_tune(folder)
     optuna_study = study_of(folder)
-    attrs = optuna_study.user_attrs
-    study = {tune_trial_id(trial, attrs): trial for trial in optuna_study.trials}
+    study = {trial.user_attrs[TUNE_TRIAL_ID]: trial for trial in optuna_study.trials}
     assert len(study) == len(optuna_study.trials)
     runs = _mlflow(folder)
     assert sorted(tune) == sorted(study)
@@ -95,12 +96,8 @@ def _state_stored_elsewhere(folder: Path) -> bytes:
 
 
 def study_of(folder: Path) -> optuna.Study:
-    """Return the sweep's study, read as Optuna's own tools read it."""
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
-    return optuna.load_study(study_name=folder.name, storage=storage)
+    """Return the sweep's study, as a resume makes it from the record."""
+    return make_searcher(SweepFolder.open(folder), SweepHistory.read(folder)).study
 
 
 def parent_run(folder: Path) -> Any:

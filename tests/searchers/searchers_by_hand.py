@@ -39,9 +39,5 @@ def run(searcher, trial_ids):
     return configs
 
 
-def trials_of(searcher):
-    return searcher._reconcile().study.trials
-
-
 def names(count, start=0):
     return [f"t{i}" for i in range(start, start + count)]

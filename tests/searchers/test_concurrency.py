@@ -18,20 +18,15 @@ def make(**settings):
     return OptunaSearcher(SPACE, LOSS, "random", seed=1, **settings)
 
 
-def test_a_limiter_of_batches_keeps_its_limit_and_its_results_itself():
+def test_the_limit_of_tunes_limiter_counts_trials_that_have_not_ended():
     from ray.tune.search import ConcurrencyLimiter
 
     searcher = make()
-    limiter = ConcurrencyLimiter(searcher, max_concurrent=2, batch=True)
-    limiter.set_search_properties("loss", "min", {})  # Tune asks the searcher again then
+    limiter = ConcurrencyLimiter(searcher, max_concurrent=2)
+    limiter.set_search_properties("loss", "min", {})
     assert [limiter.suggest(name) is None for name in "abc"] == [False, False, True]
-    result = {"loss": 1.0, "training_iteration": 1}
-    searcher.on_trial_result("a", result)
-    limiter.on_trial_complete("a", result | {"done": True})
-    assert limiter.suggest("c") is None
-    assert [trial.state.name for trial in searcher.study.trials] == ["RUNNING", "RUNNING"]
     limiter.on_trial_complete("b", error=True)
-    assert [trial.state.name for trial in searcher.study.trials] == ["COMPLETE", "FAIL"]
+    assert [trial.state.name for trial in searcher.study.trials] == ["RUNNING", "FAIL"]
     assert limiter.suggest("c")
 
 

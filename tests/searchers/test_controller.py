@@ -77,7 +77,7 @@ def test_a_scheduler_that_holds_its_rungs_elsewhere_has_none(rungs_under):
     assert rungs_under(Strange()) == ()
 
 
-def test_the_limit_is_read_from_the_searchers_of_the_run(controller_calling):
+def test_a_repeater_is_found_among_the_searchers_of_the_run(controller_calling):
     from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher, SearchGenerator
 
     from tune_tf.tune_internals import controller
@@ -85,12 +85,9 @@ def test_the_limit_is_read_from_the_searchers_of_the_run(controller_calling):
     class Plain(Searcher):
         pass
 
-    def limit(searcher):
+    def is_repeated(searcher):
         running = controller_calling(_search_alg=SearchGenerator(searcher))
-        return running.call(lambda: (controller.max_concurrent(9), controller.is_repeated()))
+        return running.call(controller.is_repeated)
 
-    assert limit(Plain()) == (None, False)
-    assert limit(ConcurrencyLimiter(Plain(), 3)) == (3, False)
-    assert limit(ConcurrencyLimiter(Plain(), 3, batch=True)) == (None, False)
-    assert limit(ConcurrencyLimiter(Repeater(Plain()), 3)) == (3, True)
-    assert controller.max_concurrent(9) == 9
+    assert not is_repeated(ConcurrencyLimiter(Plain(), 3))
+    assert is_repeated(ConcurrencyLimiter(Repeater(Plain()), 3))

@@ -2,7 +2,7 @@
 
 import optuna
 import pytest
-from searchers_by_hand import CONDITIONAL, CONTINUOUS, loss_of, make, names, run, trials_of
+from searchers_by_hand import CONDITIONAL, CONTINUOUS, loss_of, make, names, run
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.space import Float, Int, SearchSpace, flatten
@@ -56,7 +56,6 @@ def test_public_api_differs_from_rays_searcher_only_as_listed():
     from ray.tune.search.optuna import OptunaSearch
 
     from tune_tf.searchers import OptunaSearcher
-    from tune_tf.searchers.study_searcher import StudySearcher
 
     def public(*kinds):
         return {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
@@ -64,17 +63,17 @@ def test_public_api_differs_from_rays_searcher_only_as_listed():
     def arguments(kind):
         return set(inspect.signature(kind).parameters)
 
-    assert public(OptunaSearch) - public(OptunaSearcher, StudySearcher) == {
+    assert public(OptunaSearch) - public(OptunaSearcher) == {
         "convert_search_space",
         "add_evaluated_point",
     }
     left = arguments(OptunaSearch) - arguments(OptunaSearcher)
     assert left == {"metric", "mode", "evaluated_rewards"}
-    left = public(Searcher) - public(OptunaSearcher, StudySearcher) - {"FINISHED", "CKPT_FILE_TMPL"}
+    left = public(Searcher) - public(OptunaSearcher) - {"FINISHED", "CKPT_FILE_TMPL"}
     evaluated = {"add_evaluated_point", "add_evaluated_trials"}
     inherited = {"metric", "mode", "save_to_dir", "restore_from_dir"} | evaluated
     assert left == inherited | {"get_state", "set_state"}  # Ray's has these two neither
-    for name in public(OptunaSearch) & public(OptunaSearcher, StudySearcher):
+    for name in public(OptunaSearch) & public(OptunaSearcher):
         theirs = inspect.signature(getattr(OptunaSearch, name)).parameters.values()
         ours = inspect.signature(getattr(OptunaSearcher, name)).parameters.values()
         assert [(each.name, each.kind, each.default) for each in ours] == [
@@ -111,7 +110,7 @@ def test_a_locked_database_is_named_and_used_again_once_unlocked(tmp_path):
         searcher.on_trial_result("a", {"loss": 1.0, "training_iteration": 1})
     other.close()
     searcher.on_trial_complete("a", {"loss": 0.5, "training_iteration": 2, "done": True})
-    assert trials_of(searcher)[0].state.is_finished()
+    assert searcher.study.trials[0].state.is_finished()
 
 
 def test_a_grid_is_finished_when_all_of_it_was_proposed():

@@ -22,9 +22,14 @@ LOCATIONS = {"database": "sqlite:///{}/optuna.db", "journal": "{}/optuna.journal
 
 
 def open_view(searcher, location, name="sweep", **settings):
-    return StudyView(
+    view = StudyView(
         searcher.study, SearchCriteria((LOSS,)), location, name, period_s=0.01, **settings
     )
+    return view.__enter__()
+
+
+def close(view):
+    view.__exit__(None, None, None)
 
 
 def seen(location, name="sweep"):
@@ -69,7 +74,7 @@ def test_a_running_sweep_is_seen_and_one_that_goes_on_continues_its_copy(locatio
     view.on_step_end()
     wait_for(lambda: seen(location) == contents(sweep.searcher))
     run_all(sweep)
-    view.on_experiment_end()
+    close(view)
     before = contents(sweep.searcher)
     assert seen(location) == before
 
@@ -78,7 +83,7 @@ def test_a_running_sweep_is_seen_and_one_that_goes_on_continues_its_copy(locatio
     last = {"training_iteration": 3, "loss": 0.05, "stop_reason": "completed", "done": True}
     resumed.on_trial_complete("t0", last)
     resumed.suggest("new")
-    view.on_experiment_end()
+    close(view)
     assert seen(location) == contents(resumed)
     assert len(seen(location)) == len(before) + 1
     assert seen(location)[1:10] == before[1:10]
@@ -91,7 +96,7 @@ def test_what_a_kill_would_undo_is_not_copied(tmp_path):
     sweep.run(Outcome.COMPLETED)
     time.sleep(0.1)
     assert seen(location) == []
-    view.on_experiment_end()
+    close(view)
     assert len(seen(location)) == 1
 
 
@@ -99,12 +104,12 @@ def test_a_study_of_another_sweep_is_refused(location):
     first, second = Sweep(SPACE), Sweep(SPACE)
     view = open_view(first.searcher, location)
     first.run(Outcome.COMPLETED)
-    view.on_experiment_end()
+    close(view)
     with pytest.raises(
         SweepConflictError, match=r"has trials of another sweep: set another .*name"
     ):
         open_view(second.searcher, location)
-    open_view(second.searcher, location, "other").on_experiment_end()
+    close(open_view(second.searcher, location, "other"))
     assert seen(location, "other") == []
 
 
@@ -117,7 +122,7 @@ def test_a_copy_that_was_deleted_is_made_anew(tmp_path):
     wait_for(lambda: seen(location))
     optuna.delete_study(study_name="sweep", storage=location)
     sweep.run(Outcome.COMPLETED)
-    view.on_experiment_end()
+    close(view)
     assert seen(location) == contents(sweep.searcher)
 
 
@@ -134,7 +139,7 @@ def test_a_storage_that_is_away_is_tried_again_and_told_of(comes_back, tmp_path,
     wait_for(lambda: "is behind, and is tried again" in caplog.text)
     if comes_back:
         other.close()
-    view.on_experiment_end()
+    close(view)
     other.close()
     assert ("lacks the last results" in caplog.text) is not comes_back
     assert len(seen(location)) == comes_back

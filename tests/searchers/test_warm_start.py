@@ -1,6 +1,5 @@
 import math
 
-import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import InMemoryStorage
@@ -8,9 +7,10 @@ from optuna.trial import TrialState, create_trial
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.objective import Objective
+from tune_tf.outcome import Outcome
+from tune_tf.record import Record
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.space_record import check_space
-from tune_tf.searchers.storage.study_storage import open_storage, open_study
+from tune_tf.searchers.study_storage import open_storage, open_study
 from tune_tf.searchers.warm_start import WarmStart, import_trials
 from tune_tf.space import Choice, Float, Int, SearchSpace
 
@@ -50,10 +50,8 @@ def journal(tmp_path):
     return tmp_path / "study.journal"
 
 
-def earlier(journal, *trials, name="old", criteria=GOALS, space=None):
+def earlier(journal, *trials, name="old", criteria=GOALS):
     study = open_study(open_storage(journal), name, criteria)
-    if space is not None:
-        check_space(study, space)
     study.add_trials(trials)
     return study
 
@@ -62,15 +60,19 @@ def fresh(criteria=GOALS):
     return open_study(InMemoryStorage(), "new", criteria)
 
 
-def taken_from(journal, space=SPACE, criteria=GOALS):
+def take(study, start, criteria=GOALS, **settings):
+    return import_trials(study, SPACE, criteria, start.read(criteria), "there", **settings)
+
+
+def taken_from(journal, criteria=GOALS):
     study = fresh(criteria)
-    return study, import_trials(study, space, criteria, WarmStart(journal))
+    return study, take(study, WarmStart(journal), criteria)
 
 
 def test_a_sampler_that_sees_inactive_parameters_is_given_values_for_them(journal):
     earlier(journal, trial_of(GOOD, value=0.25))
     study = fresh()
-    import_trials(study, SPACE, GOALS, WarmStart(journal), dense=True)
+    take(study, WarmStart(journal), dense=True)
     (trial,) = study.trials
     assert trial.params.keys() == SPACE.distributions().keys()
     assert GOOD.items() <= trial.params.items()
@@ -84,7 +86,7 @@ def test_trials_become_evaluated_trials_of_the_new_space(journal):
         trial_of(GOOD | {"optimizer": "sgd", "momentum": 0.5}, TrialState.PRUNED, curve={1: 0.75}),
     )
     earlier(journal, *(trial_of(GOOD, state) for state in (TrialState.FAIL, TrialState.RUNNING)))
-    study, taken = taken_from(journal.parent)  # the folder of a sweep
+    study, taken = taken_from(journal)
     first, second = study.trials
     assert (first.state.name, first.value, first.intermediate_values) == (
         "COMPLETE",
@@ -93,7 +95,7 @@ def test_trials_become_evaluated_trials_of_the_new_space(journal):
     )
     assert (second.state.name, second.value, second.params["momentum"]) == ("PRUNED", 0.75, 0.5)
     assert first.distributions["units"] == IntDistribution(4, 64)
-    assert first.user_attrs == {"warm_start": str(journal.parent), "warm_start_key": "0"}
+    assert first.user_attrs == {"warm_start": str(journal), "warm_start_key": "0"}
     assert (taken.num_imported, taken.skipped) == (2, {})
 
 
@@ -121,22 +123,11 @@ def test_a_trial_that_the_space_does_not_hold_is_left_out_with_the_reason(journa
     assert taken.skipped == {reason: 1}
 
 
-def test_a_kill_amid_the_taking_adds_no_trial_twice(journal, monkeypatch):
-    earlier(journal, trial_of(GOOD), trial_of(GOOD), trial_of(GOOD))
-    study = fresh()
-    add, count = optuna.Study.add_trial, iter(range(9))
-
-    def killed(self, trial):
-        if next(count) == 2:
-            raise KeyboardInterrupt
-        add(self, trial)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(optuna.Study, "add_trial", killed)
-        with pytest.raises(KeyboardInterrupt):
-            import_trials(study, SPACE, GOALS, WarmStart(journal))
-    assert import_trials(study, SPACE, GOALS, WarmStart(journal)).num_imported == 3
-    assert [each.user_attrs["warm_start_key"] for each in study.trials] == ["0", "1", "2"]
+def test_a_source_is_read_once(journal):
+    earlier(journal, trial_of(GOOD), trial_of(GOOD))
+    study, taken = taken_from(journal)
+    again = take(study, WarmStart(journal))
+    assert (again.num_imported, len(study.trials)) == (taken.num_imported, 2)
 
 
 def test_constraints_come_along_and_trials_without_them_are_left_out(journal):
@@ -151,11 +142,11 @@ def test_constraints_come_along_and_trials_without_them_are_left_out(journal):
 
 
 REFUSED = {
-    "direction": ("study.journal#max", "objective is maximize, this one's is min loss"),
+    "direction": ("study.journal#max", "objective is max acc, this one's is min loss"),
     "metric": ("study.journal#val", "objective is min val_loss, this one's is min"),
     "several": ("study.journal", "available: 'max', 'val'"),
-    "no journal": ("nowhere/study.journal", "there is no such file or folder"),
-    "empty folder": ("empty", "it holds 0 journals, not one"),
+    "no journal": ("nowhere/study.journal", "there is none"),
+    "empty folder": ("empty", "there is no record of a sweep in it"),
     "no form": ("nowhere", "must be a sweep's folder, a journal file, a database URL or mlflow:"),
     "database": ("sqlite:////nowhere/at/all.db", "cannot be opened as a database"),
     "nothing": ("", "warm_start_from"),
@@ -169,9 +160,50 @@ def test_a_source_that_cannot_be_meant_is_refused(source, match, journal, tmp_pa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     earlier(journal, name="max", criteria=SearchCriteria((Objective("acc", "max"),)))
-    earlier(journal, name="val").set_user_attr("objective", "min val_loss")
+    earlier(journal, name="val", criteria=SearchCriteria((Objective("val_loss", "min"),)))
     with pytest.raises(InvalidSettingsError, match=match):
         taken_from(source)
+
+
+def recorded(folder, config, results, outcome, cause=None):
+    """Add a trial to the record of a sweep."""
+    with Record(folder) as record:
+        number = len(record.history.trials)
+        record.begin_session()
+        tag, trial_id = str(number + 1), f"t{number}"
+        record.record_creation(trial_id, number, config, name=f"trial_{number:05d}", tag=tag)
+        for result in results:
+            record.record_result(number, result)
+        if outcome:
+            record.record_end(trial_id, outcome, cause)
+
+
+def test_trials_of_the_record_of_a_sweep_are_taken(tmp_path):
+    criteria = SearchCriteria.of(Objective("a/loss", "min"), {"size": "<= 10"})
+    config = {"optimizer": "adam", "units": 8, "shape": (1, 2), "batch": 32}
+    results = [
+        {"training_iteration": 1, "a": {"loss": 0.5}, "size": 4},
+        {"training_iteration": 2, "a": {"loss": 0.25}, "size": 12, "kept/a/loss": 0.5},
+    ]
+    without = [{"training_iteration": 1, "a": {"loss": 0.5}}]
+    recorded(tmp_path, config, results, Outcome.COMPLETED)
+    recorded(tmp_path, config, results[:1], Outcome.PRUNED)
+    recorded(tmp_path, config, results, Outcome.ERROR)
+    recorded(tmp_path, config, results, Outcome.INTERRUPTED)
+    recorded(tmp_path, config, results, None)
+    recorded(tmp_path, config | {"batch": 64}, results, Outcome.COMPLETED)
+    recorded(tmp_path, config, without, Outcome.COMPLETED)
+    study, taken = taken_from(tmp_path, criteria=criteria)
+    first, second = study.trials
+    assert first.params == second.params == GOOD
+    assert (first.values, first.intermediate_values) == ([0.5], {1: 0.5, 2: 0.25})
+    assert (second.state.name, second.intermediate_values) == ("PRUNED", {1: 0.5})
+    assert [trial.constraints["size <= 10"] for trial in study.trials] == [2.0, -6.0]
+    assert first.user_attrs == {"warm_start": str(tmp_path), "warm_start_key": "0"}
+    assert taken.skipped == {
+        "their batch must be 32": 1,
+        "they do not report all constrained metrics": 1,
+    }
 
 
 @pytest.fixture
@@ -212,7 +244,7 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     uri, runs = tracked
     criteria = SearchCriteria.of(Objective("loss", "min"), {"size": "<= 10"})
     study = fresh(criteria)
-    taken = import_trials(study, SPACE, criteria, WarmStart("mlflow:digits", uri))
+    taken = take(study, WarmStart("mlflow:digits", uri), criteria)
     first, second = study.trials
     assert first.params == {"optimizer": "adam", "units": 8, "shape": "(1, 2)"}
     assert (first.value, first.intermediate_values) == (0.25, {1: 0.5, 2: 0.25})
@@ -221,11 +253,11 @@ def test_runs_of_an_mlflow_experiment_are_taken(tracked):
     assert [trial.user_attrs["warm_start_key"] for trial in study.trials] == runs[:2]
     by_speed = SearchCriteria.of(Objective("system/rows_per_s", "max"), {})
     study = fresh(by_speed)
-    import_trials(study, SPACE, by_speed, WarmStart("mlflow:digits", uri))
+    take(study, WarmStart("mlflow:digits", uri), by_speed)
     assert (study.trials[0].value, study.trials[0].intermediate_values) == (2.5, {2: 2.5})
     assert taken.skipped == {
         "their batch must be 32": 1,
         "their units must be an integer from 4 to 64": 1,
     }
     with pytest.raises(InvalidSettingsError, match=r"'mlflow:digit' at .* did you mean 'digits'"):
-        import_trials(study, SPACE, criteria, WarmStart("mlflow:digit", uri))
+        take(fresh(criteria), WarmStart("mlflow:digit", uri), criteria)

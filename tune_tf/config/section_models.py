@@ -114,13 +114,12 @@ class SearcherSettings(Settings):
             results, running trials included; ``random`` does not learn; ``freeze_thaw`` takes the
             proposals of the scheduler of that name. Example: ``tpe``.
         arguments: Arguments of the sampler's class. Example: ``{n_startup_trials: 5}``.
-        storage: URL of an Optuna database; None for a journal file in the sweep's folder. Example:
-            ``postgresql+psycopg://user@host/optuna``.
-        study_name: Name of the study in it; None for the sweep's id. An existing study is
-            continued. Example: ``digits``.
+        storage: Optuna storage that the study is copied to for others to read: the URL of a
+            database, or a journal file. Example: ``postgresql+psycopg://user@host/optuna``.
+        study_name: Name of the study in it; None for the sweep's id. Example: ``digits``.
         points_to_evaluate: Configs to evaluate first. Example: ``[{learning_rate: 0.01}]``.
-        warm_start_from: Earlier results to learn from: a sweep's folder, a study's journal file or
-            database URL, or ``mlflow:<experiment name>``. Example: ``mlflow:digits``.
+        warm_start_from: Earlier results to learn from: a sweep's folder, a study's database URL or
+            journal file, or ``mlflow:<experiment name>``. Example: ``mlflow:digits``.
     """
 
     main_setting: ClassVar[str] = "sampler"

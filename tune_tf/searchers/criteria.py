@@ -105,6 +105,10 @@ class SearchCriteria:
             return None
         return tuple(float(value) for value in values)  # type: ignore[arg-type]
 
+    def has_constraints(self, result: Mapping[str, Any]) -> bool:
+        """Return whether a result reports all constrained metrics."""
+        return all(each.metric in result for each in self.constraints)
+
     def violations(self, result: Mapping[str, Any]) -> dict[str, float]:
         """Return by how much each constraint is violated, by its text.
 

@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from tune_tf.errors import ErrorDetail
 from tune_tf.outcome import is_finite
 from tune_tf.searchers.criteria import SearchCriteria
+from tune_tf.searchers.trial_attrs import WARM_START, WARM_START_KEY
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, flatten
 from tune_tf.space.hashable import hashable
 from tune_tf.space.optuna_form import labels, stored_value, to_distribution
@@ -19,21 +20,23 @@ from tune_tf.space.optuna_form import labels, stored_value, to_distribution
 
 @dataclass(frozen=True)
 class EarlierTrial:
-    """Trial of an earlier sweep.
+    """Trial of an earlier sweep, as plain data.
 
     Args:
-        key: Its identifier in the source.
-        state: Its Optuna state.
+        source: Where it comes from.
+        key: Its identifier there.
+        completed: Whether it ran to its end; else it was stopped early.
         config: Value by path: an option itself, what Optuna stores for it, or its text.
         values: The objectives' values; None for a trial that was stopped early.
         curve: The leading objective's values by iteration.
         violations: By how much each constraint is violated, by its text; None if unknown.
     """
 
+    source: str
     key: str
-    state: TrialState
+    completed: bool
     config: Mapping[str, Any]
-    values: tuple[float, ...] | None
+    values: Sequence[float] | None
     curve: Mapping[int, float]
     violations: Mapping[str, float] | None
 
@@ -46,22 +49,20 @@ def to_optuna_trial(
     earlier: EarlierTrial,
     space: SearchSpace,
     criteria: SearchCriteria,
-    attributes: Mapping[str, Any],
     *,
     dense_seed: int | None = None,
 ) -> FrozenTrial:
     """Convert an earlier trial to one of a study with another space.
 
-    ``attributes`` become user attributes. For a sampler that needs values of inactive parameters,
-    they are sampled with ``dense_seed``.
+    For a sampler that needs values of inactive parameters, they are sampled with ``dense_seed``.
 
     Raises:
         OutsideSpaceError: The space does not contain it, or required metrics are missing.
     """
-    curve = {step: value for step, value in earlier.curve.items() if is_finite(value)}
-    if earlier.state is TrialState.COMPLETE and not earlier.values:
+    curve = {int(step): value for step, value in earlier.curve.items() if is_finite(value)}
+    if earlier.completed and not earlier.values:
         raise OutsideSpaceError(f"they have no finite value of {criteria}")
-    if earlier.state is TrialState.PRUNED and not curve and not earlier.values:
+    if not earlier.completed and not curve and not earlier.values:
         raise OutsideSpaceError(f"they were stopped before a value of {criteria.leading.metric}")
     if criteria.constraints and earlier.violations is None:
         raise OutsideSpaceError("they do not report all constrained metrics")
@@ -77,17 +78,15 @@ def to_optuna_trial(
         values = (curve[max(curve)],)
     if dense_seed is not None:
         params = dense_params(space, params, dense_seed)
-    trial = create_trial(
-        state=earlier.state,
+    return create_trial(
+        state=TrialState.COMPLETE if earlier.completed else TrialState.PRUNED,
         params=params,
         distributions={path: to_distribution(space.parameters[path]) for path in params},
         values=list(values) if values else None,
         intermediate_values=curve,
-        user_attrs=dict(attributes),
+        user_attrs={WARM_START: earlier.source, WARM_START_KEY: earlier.key},
+        constraints=dict(earlier.violations or {}),
     )
-    for key, violation in (earlier.violations or {}).items():
-        trial.set_constraint(key, violation)
-    return trial
 
 
 def point_params(
@@ -131,32 +130,6 @@ def dense_params(space: SearchSpace, params: Mapping[str, Any], seed: int) -> di
         if path not in params and not isinstance(parameter, Constant)
     }
     return drawn | dict(params)
-
-
-def to_json(trial: FrozenTrial) -> dict[str, Any]:
-    """Return an imported trial as plain data, for :func:`from_json`."""
-    return {
-        "state": trial.state.name,
-        "params": trial.params,
-        "values": trial.values,
-        "curve": {str(step): value for step, value in trial.intermediate_values.items()},
-        "constraints": trial.constraints,
-        "user_attrs": trial.user_attrs,
-    }
-
-
-def from_json(content: Mapping[str, Any], space: SearchSpace) -> FrozenTrial:
-    """Return the imported trial of :func:`to_json`."""
-    distributions = space.distributions()
-    return create_trial(
-        state=TrialState[content["state"]],
-        params=dict(content["params"]),
-        distributions={path: distributions[path] for path in content["params"]},
-        values=content["values"],
-        intermediate_values={int(step): value for step, value in content["curve"].items()},
-        constraints=dict(content["constraints"]),
-        user_attrs=dict(content["user_attrs"]),
-    )
 
 
 def _value_here(value: Any, parameter: Parameter | None) -> Any:

@@ -2,42 +2,47 @@
 
 import logging
 import os
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
 
+import optuna
 from optuna.samplers import BaseSampler
+from optuna.storages import InMemoryStorage
+from ray import cloudpickle
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
 from tune_tf.constraint import Constraint
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.objective import Objective
-from tune_tf.outcome import MLFLOW_RUN_ID, Outcome
+from tune_tf.outcome import Outcome
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.earlier_trial import to_json
-from tune_tf.searchers.registry_state import RegistryState, TrialRecord, next_number
-from tune_tf.searchers.replay import (
-    ReplayedTrial,
-    frozen_trials,
-    inactive_params,
-    sampler_attrs,
-)
-from tune_tf.searchers.samplers.catalogue import needs_dense, uses_constraints
+from tune_tf.searchers.replay import ReplayedTrial, sampler_note
+from tune_tf.searchers.samplers.catalogue import uses_constraints
 from tune_tf.searchers.search_settings import SearchSettings
-from tune_tf.searchers.storage.study_storage import Storage
-from tune_tf.searchers.study_searcher import StudySearcher, unfinished_ends
-from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID, WARM_START
+from tune_tf.searchers.study_storage import Storage, clear_storage_errors, open_storage
+from tune_tf.searchers.study_trials import StudyTrials, TrialRecord
+from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID
 from tune_tf.searchers.trial_outcome import ended_outcome, failed_outcome
-from tune_tf.searchers.trial_registry import TrialRegistry
+from tune_tf.searchers.trial_progress import TrialProgress
 from tune_tf.searchers.warm_start import ImportSummary, WarmStart
 from tune_tf.space import SearchSpace, nest
 from tune_tf.tune_internals import controller
 
 _log = logging.getLogger(__name__)
 
+_NOT_SAVED: Final = frozenset(
+    {"_settings", "_stop_criteria", "_max_concurrent", "_import_summary", "_trials"}
+)
+"""Attributes that follow from the settings, and are not restored from a saved state."""
 
-class OptunaSearcher(StudySearcher):
+
+class OptunaSearcher(Searcher):
     """Searcher that samples configs with Optuna and reports each trial's actual outcome to it.
 
     For ``tune.run(search_alg=OptunaSearcher(...), max_concurrent_trials=...)`` with any trainable
@@ -46,8 +51,8 @@ class OptunaSearcher(StudySearcher):
     attributes ``stop_reason`` and ``stop_cause`` explain the outcome, ``tune_trial_id`` and
     ``mlflow_run_id`` link trial and run, ``epochs`` and ``seconds`` hold its progress.
 
-    To continue a killed sweep, use ``tune.run(resume=...)`` with the same storage: trials that the
-    study knows and Tune does not are suggested again before new ones.
+    A run that is resumed by Tune goes on with its trials. In a named storage, those that Tune does
+    not know any more stay RUNNING, as Optuna leaves them.
 
     Set ``max_concurrent_trials``: without it Tune keeps one pending trial at a time. Trials paused
     by a scheduler do not count against it.
@@ -73,7 +78,7 @@ class OptunaSearcher(StudySearcher):
 
     Raises:
         InvalidSettingsError: A setting is not one of those above, or the storage cannot be opened.
-        SweepConflictError: The study exists with another objective or search space.
+        SweepConflictError: The study exists with other objectives.
     """
 
     def __init__(
@@ -99,32 +104,43 @@ class OptunaSearcher(StudySearcher):
                 f"space must be a SearchSpace, not {type(space).__name__}; SearchSpace.from_ray "
                 "makes one of Ray's domains"
             )
-        super().__init__(
-            SearchSettings(
-                space,
-                SearchCriteria.of(objective, constraints),
-                sampler,
-                seed,
-                storage,
-                study_name,
-                tuple(points_to_evaluate or ()),
-                warm_start_from,
-                sampler_arguments,
-                None if earlier is None else tuple(earlier),
-            )
+        self.criteria = SearchCriteria.of(objective, constraints)
+        super().__init__(metric=self.criteria.leading.metric, mode=self.criteria.leading.mode)
+        self._settings = SearchSettings(
+            space,
+            self.criteria,
+            sampler,
+            seed,
+            storage,
+            study_name,
+            tuple(points_to_evaluate or ()),
+            warm_start_from,
+            sampler_arguments,
+            None if earlier is None else tuple(earlier),
         )
+        self._sampler = self._settings.make_sampler()
+        self._storage = open_storage(storage)
+        self._study_name = study_name
+        self._records: dict[str, TrialRecord] = {}
+        self._trials: StudyTrials | None = None
+        self._import_summary: ImportSummary | None = None
         self._stop_criteria: dict[str, Any] = {}
         self._max_concurrent: int | None = None
         self._metrics_checked = False
+        self._noted: dict[str, Any] = {}  # attributes of the study as of the last note
         if self.criteria.constraints and not uses_constraints(sampler):
             _log.warning(
                 "the sampler %s ignores constraints: %s only excludes trials from being the best",
                 sampler,
                 " and ".join(map(str, self.criteria.constraints)),
             )
-        self._noted: dict[str, Any] = {}  # attributes of the study as of the last note
-        if study_name is not None:
+        if storage is not None:
             self._open()
+
+    @property
+    def study(self) -> optuna.Study:
+        """The Optuna study, for its visualizations; its trials are in their actual states."""
+        return self._open().study
 
     @property
     def warm_start(self) -> ImportSummary | None:
@@ -135,8 +151,7 @@ class OptunaSearcher(StudySearcher):
     @property
     def earlier(self) -> list[dict[str, Any]]:
         """The imported earlier results as plain data, in order, for a resume."""
-        trials = self._open().study.get_trials(deepcopy=False)
-        return [to_json(trial) for trial in trials if WARM_START in trial.user_attrs]
+        return [asdict(trial) for trial in self.warm_start.trials] if self.warm_start else []
 
     def note_of(self, trial_id: str) -> dict[str, Any]:
         """Return what a sampler has noted with a trial, as plain data: more than its config.
@@ -144,23 +159,13 @@ class OptunaSearcher(StudySearcher):
         To be read after the trial was suggested, and passed to :meth:`replay`. Empty for the
         samplers that learn from results alone, as TPE does: CMA-ES keeps its state there.
         """
-        registry = self._open()
-        record = registry.record(trial_id)
-        if record is None:
+        trial = self._open().frozen(trial_id)
+        if trial is None:
             return {}
-        trial = registry.study.get_trials(deepcopy=False)[record.number]
-        attrs = self._study_notes(registry)
-        note = {
-            "params": inactive_params(trial, self._settings.space),
-            "system_attrs": sampler_attrs(trial),
-            "study": {key: attrs[key] for key in attrs if attrs[key] != self._noted.get(key)},
-        }
+        attrs = self._storage.get_study_system_attrs(self._study_id)
+        new = {key: value for key, value in attrs.items() if value != self._noted.get(key)}
         self._noted = attrs
-        return {key: content for key, content in note.items() if content}
-
-    def _study_notes(self, registry: TrialRegistry) -> dict[str, Any]:
-        attrs = self._storage.get_study_system_attrs(registry.study._study_id)  # noqa: SLF001
-        return {key: value for key, value in attrs.items() if not key.startswith("study:")}
+        return sampler_note(trial, self._settings.space, new)
 
     def replay(self, trials: Sequence[ReplayedTrial]) -> None:
         """Make the study what it would be had these trials been suggested, reported and told.
@@ -172,33 +177,20 @@ class OptunaSearcher(StudySearcher):
             trials: The trials of the sweep so far, in order of number.
 
         Raises:
-            SweepConflictError: The study has trials of its own, or is in use.
+            SweepConflictError: The searcher has been used.
         """
-        if self._registry is not None:
+        if self._trials is not None:
             raise SweepConflictError("trials can be replayed into an unused searcher only")
-        settings, criteria = self._settings, self.criteria
-        replayed = [(trial, trial.progress(criteria)) for trial in trials]
-        dense = needs_dense(settings.sampler)
-        frozen = frozen_trials(replayed, settings.space, criteria, settings.params, dense=dense)
-        registry = self._open(RegistryState(reconciled=True), frozen)
-        registry.reconciled = True
-        in_study = registry.study.get_trials(deepcopy=False)
+        replayed = [(trial, trial.progress(self.criteria)) for trial in trials]
+        in_study = self._open(replayed).study.get_trials(deepcopy=False)
         numbers = {each.user_attrs.get(TUNE_TRIAL_ID): each.number for each in in_study}
         for trial, progress in replayed:
-            registry.state.records[trial.trial_id] = TrialRecord(
-                numbers[trial.trial_id], progress, finished=trial.ended
-            )
-        registry.state.num_known = next_number(in_study)
-        for trial in trials:
+            number = numbers[trial.trial_id]
+            self._records[trial.trial_id] = TrialRecord(number, progress, trial.ended)
             self._noted |= trial.note.get("study", {})
+            self._metrics_checked |= bool(progress.last)
         for key, value in self._noted.items():
-            self._storage.set_study_system_attr(registry.study._study_id, key, value)  # noqa: SLF001
-        if trials:
-            self._metrics_checked = any(progress.last for _, progress in replayed)
-            self._sampler = settings.reseed_sampler(self._sampler, len(in_study))
-            registry.sampled = settings.sampled_study(
-                self._storage, registry.study.study_name, self._sampler
-            )
+            self._storage.set_study_system_attr(self._study_id, key, value)
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
@@ -217,12 +209,10 @@ class OptunaSearcher(StudySearcher):
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Take over the limit of Tune's ``ConcurrencyLimiter``, which counts paused trials too.
 
-        Returns:
-            False if the limiter works in batches and keeps its limit itself.
+        So one with ``batch=True`` does not wait for the whole batch.
         """
-        batches = controller.is_batched()
-        self._max_concurrent = None if batches else max_concurrent
-        return not batches
+        self._max_concurrent = max_concurrent
+        return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next trial's config; None while the concurrency limit is reached.
@@ -230,18 +220,16 @@ class OptunaSearcher(StudySearcher):
         ``FINISHED`` once a grid or an exhaustive search is exhausted.
         """
         controller.observe_stops()
+        trials = self._open()
+        limit = self._max_concurrent
+        if limit is not None and self._num_active(trials) >= limit:
+            return None
         with self._clear_errors():
-            registry = self._reconcile()
-            limit = controller.max_concurrent(self._max_concurrent)
-            if limit is not None and self._num_active(registry) >= limit:
-                return None
-            if registry.exhausted:
-                return Searcher.FINISHED
-            return nest(registry.ask(trial_id))
+            return Searcher.FINISHED if trials.exhausted else nest(trials.ask(trial_id))
 
-    def _num_active(self, registry: TrialRegistry) -> int:
+    def _num_active(self, trials: StudyTrials) -> int:
         num_active = None if controller.is_repeated() else controller.num_active()
-        return registry.num_unfinished if num_active is None else num_active
+        return trials.num_unfinished if num_active is None else num_active
 
     def on_pause(self, trial_id: str) -> None:
         """Do nothing: paused trials are looked up in Tune, for every scheduler."""
@@ -259,12 +247,12 @@ class OptunaSearcher(StudySearcher):
             return
         self._check_metrics(result)
         with self._clear_errors():
-            self._reconcile().report(trial_id, result)
+            self._open().report(trial_id, result)
 
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Report a trial's outcome to Optuna, once, even if Tune repeats it after a resume.
+        """Tell Optuna a trial's outcome, once.
 
         A result without an iteration is the mean of several trials of one config, as passed by
         Ray's ``Repeater``. Constraint metrics are those of the first of these trials.
@@ -274,68 +262,28 @@ class OptunaSearcher(StudySearcher):
         """
         # Tune passes no result when it stops a paused or pending trial.
         last = result or controller.last_result(trial_id)
-        if error and self.criteria.values(last if result else {}):
+        if error and result and self.criteria.values(result):
             error = False  # a Repeater's last trial failed; there is a mean of others
         ran = not error and Outcome.of_result(last) in (None, Outcome.COMPLETED, Outcome.PRUNED)
         if ran and result:
             self._check_metrics(result)
-        with self._clear_errors():
-            registry = self._reconcile()
-            record = registry.record(trial_id)
+        record = self._open().record(trial_id)
+        if error:
+            outcome, cause = failed_outcome(trial_id)
+        else:
             seen = record.progress.iteration if record else None
-            if error:
-                outcome, cause = failed_outcome(trial_id)
-            else:
-                outcome, cause = ended_outcome(
-                    trial_id, result, last, self.criteria, seen, self._stop_criteria
-                )
-            self._tell(trial_id, outcome, cause, result)
+            outcome, cause = ended_outcome(
+                trial_id, result, last, self.criteria, seen, self._stop_criteria
+            )
+        self._tell(trial_id, outcome, cause, result)
 
-    def finish(
-        self,
-        outcomes: Mapping[str, Outcome],
-        results: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Report trials to Optuna that Tune ended without notice, as at ``time_budget_s``.
+    def finish(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Tell Optuna the outcomes, by Tune's id, of trials that Tune ended without notice.
 
-        Args:
-            outcomes: Outcomes by Tune's id. Trials that Optuna knows as finished, or not at all,
-                are skipped; ``INTERRUPTED`` ones stay RUNNING for a resume.
-            results: Known last results, flat, by Tune's id; the study stores MLflow run ids that
-                came too late for their trial.
+        Trials whose outcome Optuna knows are skipped; ``INTERRUPTED`` ones stay RUNNING.
         """
-        ended = {key: end for key, end in outcomes.items() if end is not Outcome.INTERRUPTED}
-        results = results or {}
-        with self._clear_errors():
-            registry = self._reconcile(ended)
-            for trial_id, outcome in ended.items():
-                self._tell(trial_id, outcome, None, results.get(trial_id))
-                registry.note_changed_outcome(trial_id, outcome)
-            registry.link_runs({key: last.get(MLFLOW_RUN_ID) for key, last in results.items()})
-            if len(ended) == len(outcomes) and not controller.asks_for_more():
-                registry.abandon_orphans()
-
-    def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
-        """Write the state that a resume needs; finish trials that Tune stopped without notice.
-
-        Tune saves once more when it is done with all trials, as at ``time_budget_s``, and this is a
-        searcher's only notice of that.
-        """
-        self._finish_dropped()
-        super().save(checkpoint_path)
-
-    def _finish_dropped(self) -> None:
-        """Finish the trials that Tune ended without notice, once Tune is done with all."""
-        if self._registry is None or not controller.is_experiment_finished():
-            return
-        with self._clear_errors():
-            for trial_id, failed in unfinished_ends(self._registry).items():
-                if controller.is_repeated():
-                    cause = "the run ended before all of its repeats"
-                    self._tell(trial_id, Outcome.OUT_OF_BUDGET, cause)
-                else:
-                    self.on_trial_complete(trial_id, controller.last_result(trial_id), failed)
-            self._registry.abandon_orphans()
+        for trial_id, outcome in outcomes.items():
+            self._tell(trial_id, outcome, None)
 
     def _tell(
         self,
@@ -344,14 +292,78 @@ class OptunaSearcher(StudySearcher):
         cause: str | None,
         result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report an outcome to Optuna, after the last result if it is known."""
-        registry, result = self._reconcile(), result or {}
-        if TRAINING_ITERATION in result:
-            registry.report(trial_id, result)
-            registry.tell(trial_id, outcome, cause)
-        else:  # none, or a mean
-            registry.note_last(trial_id, controller.last_result(trial_id))
-            registry.tell(trial_id, outcome, cause, result)
+        """Tell Optuna an outcome, after the last result if it is known."""
+        trials, result = self._open(), result or {}
+        with self._clear_errors():
+            if TRAINING_ITERATION in result:
+                trials.report(trial_id, result)
+                trials.tell(trial_id, outcome, cause)
+            else:  # none, or a mean
+                trials.note_last(trial_id, controller.last_result(trial_id))
+                trials.tell(trial_id, outcome, cause, result)
+
+    def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
+        """Write the state that a resume by Tune needs; includes a study in memory.
+
+        Tune saves once more when it is done with all trials, as at ``time_budget_s``, which is the
+        only notice of the end of those that it stops then.
+        """
+        if self._records and controller.is_experiment_finished():
+            failed = controller.finished_trials()
+            for trial_id in [key for key, each in self._records.items() if not each.ended]:
+                if controller.is_repeated():
+                    cause = "the run ended before all of its repeats"
+                    self._tell(trial_id, Outcome.OUT_OF_BUDGET, cause)
+                elif trial_id in failed:
+                    last = controller.last_result(trial_id)
+                    self.on_trial_complete(trial_id, last, failed[trial_id])
+        state = {key: value for key, value in self.__dict__.items() if key not in _NOT_SAVED}
+        if not isinstance(self._storage, InMemoryStorage):
+            del state["_storage"]
+        Path(checkpoint_path).write_bytes(cloudpickle.dumps(state))
+
+    def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
+        """Restore the state that :meth:`save` wrote, with a subclass's own attributes.
+
+        Raises:
+            SweepConflictError: It was saved for other objectives.
+        """
+        state = pickle.loads(Path(checkpoint_path).read_bytes())  # noqa: S301 - Tune's own state lies beside it, pickled too
+        saved: SearchCriteria = state.pop("criteria")
+        if saved.objectives != self.criteria.objectives:
+            raise SweepConflictError(
+                f"the searcher's state was saved for {SearchCriteria(saved.objectives)}; it cannot "
+                f"be restored for {self.criteria}: resume with the original objective"
+            )
+        self.__dict__.update(state)
+        self._trials = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes but the open study, which is opened again."""
+        return self.__dict__ | {"_trials": None}
+
+    @property
+    def _study_id(self) -> int:
+        return self._storage.get_study_id_from_name(self._open().study.study_name)
+
+    def _open(self, replayed: Sequence[tuple[ReplayedTrial, TrialProgress]] = ()) -> StudyTrials:
+        """Return the study's trials; it is opened on first use."""
+        if self._trials is None:
+            settings, storage = self._settings, self._storage
+            with self._clear_errors():
+                study, summary = settings.open_study(storage, self._study_name, replayed)
+                known = study.get_trials(deepcopy=False)
+                if not self._records and any(TUNE_TRIAL_ID in it.user_attrs for it in known):
+                    self._sampler = settings.make_sampler(len(known))
+                sampled = settings.sampled_study(study, storage, self._sampler)
+                self._trials = StudyTrials(
+                    study, storage, sampled, settings.suggest, self.criteria, self._records
+                )
+            self._study_name, self._import_summary = study.study_name, summary
+        return self._trials
+
+    def _clear_errors(self) -> AbstractContextManager[None]:
+        return clear_storage_errors(self._settings.storage)
 
     def _check_metrics(self, result: Mapping[str, Any]) -> None:
         if TRAINING_ITERATION not in result:

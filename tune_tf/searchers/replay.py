@@ -9,14 +9,13 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, Outcome
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import dense_params, params_here
-from tune_tf.searchers.search_settings import POINT
-from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID
+from tune_tf.searchers.trial_attrs import POINT, TUNE_TRIAL_ID
 from tune_tf.searchers.trial_progress import TrialProgress
 from tune_tf.space import SearchSpace, flatten
 from tune_tf.space.optuna_form import value_of
 
-_ANYWAY: Final = ("constraints", "fixed_params")
-"""How the keys begin of what the results and points say."""
+_ANYWAY: Final = ("constraints", "fixed_params", "study:")
+"""How the keys begin of what follows from results, points and objectives."""
 
 _FOR_RUNNING: Final = "relative_params"
 """How the keys go on, after the sampler's name, of what only matters while a trial is drawn."""
@@ -110,19 +109,24 @@ def frozen_trials(
     return frozen
 
 
-def inactive_params(trial: FrozenTrial, space: SearchSpace) -> dict[str, Any]:
-    """Return the parameters of a trial that its config lacks; only some samplers draw them."""
+def sampler_note(
+    trial: FrozenTrial, space: SearchSpace, study_attrs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a sampler notes with a trial, such as a generation; see :class:`ReplayedTrial`.
+
+    ``study_attrs`` are system attributes of the study that are new.
+    """
     values: dict[str, Any] = {}
     for path, parameter in space.parameters.items():
         if parameter.condition.holds(values):
             values[path] = value_of(trial.params.get(path), parameter)
-    return {path: value for path, value in trial.params.items() if path not in values}
-
-
-def sampler_attrs(trial: FrozenTrial) -> dict[str, Any]:
-    """Return what a sampler keeps in a trial, such as the generation of an evolutionary one."""
-    return {
-        key: value
-        for key, value in trial.system_attrs.items()
-        if not key.startswith(_ANYWAY) and not key.partition(":")[2].startswith(_FOR_RUNNING)
+    note = {
+        "params": {path: value for path, value in trial.params.items() if path not in values},
+        "system_attrs": {
+            key: value
+            for key, value in trial.system_attrs.items()
+            if not key.startswith(_ANYWAY) and not key.partition(":")[2].startswith(_FOR_RUNNING)
+        },
+        "study": {key: value for key, value in study_attrs.items() if not key.startswith(_ANYWAY)},
     }
+    return {name: content for name, content in note.items() if content}

@@ -2,33 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.storages import BaseStorage
 
-from tune_tf.errors import ErrorDetail, InvalidSettingsError, SweepConflictError
+from tune_tf.errors import ErrorDetail, InvalidSettingsError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.earlier_trial import from_json, point_params
+from tune_tf.searchers.earlier_trial import EarlierTrial, point_params
+from tune_tf.searchers.replay import ReplayedTrial, frozen_trials
 from tune_tf.searchers.samplers.catalogue import (
     is_continuous,
     make_sampler,
     needs_dense,
-    reseed_sampler,
 )
 from tune_tf.searchers.samplers.custom_samplers import ExhaustiveSampler
 from tune_tf.searchers.samplers.new_configs import NewConfigSampler
-from tune_tf.searchers.space_record import check_space
-from tune_tf.searchers.storage.rung_values import RungValues
-from tune_tf.searchers.storage.study_storage import Storage, open_study, quiet_logging
-from tune_tf.searchers.warm_start import OBJECTIVE, ImportSummary, WarmStart, import_trials
+from tune_tf.searchers.samplers.seen_trials import SeenTrials
+from tune_tf.searchers.study_storage import Storage, open_study
+from tune_tf.searchers.trial_attrs import POINT
+from tune_tf.searchers.trial_progress import TrialProgress
+from tune_tf.searchers.warm_start import ImportSummary, WarmStart, import_trials
 from tune_tf.space import SearchSpace
 from tune_tf.space.optuna_form import OptunaSpace
 from tune_tf.tune_internals import controller
-
-POINT: Final = "point_to_evaluate"
-"""User attribute of an Optuna trial: the index of the point that it was made for."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,8 @@ class SearchSettings:
         """The space in the form that the sampler learns from."""
         return OptunaSpace(self.space, dense=needs_dense(self.sampler))
 
-    def make_sampler(self) -> BaseSampler:
-        """Create the sampler.
+    def make_sampler(self, num_trials: int = 0) -> BaseSampler:
+        """Create the sampler, for a study with so many trials.
 
         Raises:
             InvalidSettingsError: It is unknown, or does not support the space or the criteria.
@@ -84,63 +82,48 @@ class SearchSettings:
             space=self.space,
             num_objectives=len(self.criteria.objectives),
             arguments=self.arguments,
-        )
-
-    def reseed_sampler(self, current: BaseSampler, num_trials: int) -> BaseSampler:
-        """Return a sampler that does not repeat the draws of ``current``."""
-        return reseed_sampler(
-            current,
-            self.sampler,
-            self.seed,
-            num_trials,
-            space=self.space,
-            num_objectives=len(self.criteria.objectives),
-            arguments=self.arguments,
+            num_trials=num_trials,
         )
 
     def sampled_study(
-        self, storage: BaseStorage, study_name: str, sampler: BaseSampler
+        self, study: optuna.Study, storage: BaseStorage, sampler: BaseSampler
     ) -> optuna.Study:
-        """Return the study as a sampler sees it, with what it is asked through.
+        """Return a study as a sampler sees it, with what it is asked through.
 
         A user's sampler may repeat configs on purpose.
         """
         if isinstance(sampler, TPESampler):
             num_objectives = len(self.criteria.objectives)
-            storage = RungValues(storage, controller.rungs, num_objectives)  # type: ignore[abstract]
+            storage = SeenTrials(storage, controller.rungs, num_objectives)  # type: ignore[assignment]
         is_ours = isinstance(self.sampler, str) and not isinstance(sampler, ExhaustiveSampler)
         if is_ours and not any(map(is_continuous, self.space.distributions().values())):
             sampler = NewConfigSampler(sampler, self.suggest)
-        with quiet_logging():
-            return optuna.load_study(study_name=study_name, storage=storage, sampler=sampler)
+        return optuna.load_study(study_name=study.study_name, storage=storage, sampler=sampler)
 
     def open_study(
-        self, storage: BaseStorage, study_name: str | None
+        self,
+        storage: BaseStorage,
+        study_name: str | None,
+        replayed: Sequence[tuple[ReplayedTrial, TrialProgress]] = (),
     ) -> tuple[optuna.Study, ImportSummary | None]:
-        """Open the study, or create it with the trials of its warm start.
+        """Open the study, or create it: with earlier results, the trials so far, and the points.
 
         Raises:
-            SweepConflictError: The study has another objective or search space.
+            SweepConflictError: The study has other objectives.
             InvalidSettingsError: The earlier results cannot be read.
         """
-        study = open_study(storage, study_name, self.criteria)
-        objective = study.user_attrs.get(OBJECTIVE)
-        if objective is None:
-            study.set_user_attr(OBJECTIVE, str(self.criteria))
-        elif objective != str(self.criteria):
-            raise SweepConflictError(
-                f"study {study.study_name!r} already exists with the objective {objective}, not "
-                f"{self.criteria}: use another study_name or its original objective"
-            )
-        check_space(study, self.space)
-        summary = None
-        if self.earlier is not None:
-            study.add_trials(from_json(each, self.space) for each in self.earlier)
+        study, summary = open_study(storage, study_name, self.criteria), None
+        dense = needs_dense(self.sampler)
+        if self.earlier is not None or self.warm_start is not None:
             source = str(self.warm_start.source) if self.warm_start else "an earlier session"
-            summary = ImportSummary(source, len(self.earlier))
-        elif self.warm_start is not None:
-            dense = needs_dense(self.sampler)
-            summary = import_trials(study, self.space, self.criteria, self.warm_start, dense=dense)
+            earlier = self.warm_start.read(self.criteria) if self.warm_start else ()
+            if self.earlier is not None:
+                earlier = (EarlierTrial(**each) for each in self.earlier)
+            summary = import_trials(study, self.space, self.criteria, earlier, source, dense=dense)
+        study.add_trials(
+            frozen_trials(replayed, self.space, self.criteria, self.params, dense=dense)
+        )
+        enqueue(study, self.params)
         return study, summary
 
 

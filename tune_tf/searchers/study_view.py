@@ -6,7 +6,7 @@ import time
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import optuna
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
@@ -16,9 +16,8 @@ from ray.tune import Callback
 
 from tune_tf.errors import SweepConflictError, TuneTfError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.storage.study_storage import open_storage, open_study, storage_label
-from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID, WARM_START
-from tune_tf.searchers.warm_start import WARM_START_KEY
+from tune_tf.searchers.study_storage import open_storage, open_study, storage_label
+from tune_tf.searchers.trial_attrs import TUNE_TRIAL_ID, WARM_START, WARM_START_KEY
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +33,9 @@ class _Copy:
 class StudyView(Callback):
     """Tune callback that copies a study in memory to a storage, by a thread.
 
-    A storage that is away is tried again: it lacks what is new until then. Trials are matched by
-    Tune's id, so a sweep that goes on continues its copy.
+    It is also the context manager in which Tune runs. A storage that is away is tried again: it
+    lacks what is new until then. Trials are matched by Tune's id, so a sweep that goes on continues
+    its copy.
 
     Args:
         study: The study in memory.
@@ -72,7 +72,11 @@ class StudyView(Callback):
         self._open()
         self._refuse_other_sweep()
         self._thread = threading.Thread(target=self._run, name="study-view", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
         self._thread.start()
+        return self
 
     def on_step_end(self, **info: Any) -> None:
         """Have the thread copy what the study knows by now, which a kill does not undo any more.
@@ -81,9 +85,10 @@ class StudyView(Callback):
         """
         self._trials = self._known_trials()
 
-    def on_experiment_end(self, **info: Any) -> None:
-        """Copy the rest; warn if the storage stays away."""
-        self.on_step_end()
+    def __exit__(self, error: object, *others: object) -> None:
+        """Copy the rest, unless there was an error; warn if the storage stays away."""
+        if error is None:
+            self._trials = self._known_trials()
         self._closed.set()
         self._thread.join(self._patience_s)
         if self._thread.is_alive():

@@ -3,25 +3,20 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from optuna.trial import FrozenTrial
-
 from tune_tf.outcome import CONFIG_CHANGED_AT, MLFLOW_RUN_ID, is_finite
 from tune_tf.result_keys import TRAINING_ITERATION
 
 TUNE_TRIAL_ID: Final = "tune_trial_id"
 """User attribute that holds Tune's id of the trial."""
 
-RELINKED: Final = "tune_trial_ids"
-"""User attribute of the study: Tune's id by number, of finished trials that ran again after a kill.
-
-Optuna's finished trials are immutable.
-"""
-
-LATE_RUN_IDS: Final = "mlflow_run_ids"
-"""User attribute of the study: MLflow's run by number, where the trial names none or an old one."""
-
 WARM_START: Final = "warm_start"
 """User attribute of a trial that was run elsewhere: where it comes from."""
+
+WARM_START_KEY: Final = "warm_start_key"
+"""User attribute of a trial that was run elsewhere: what its source knows it by."""
+
+POINT: Final = "point_to_evaluate"
+"""User attribute of a trial: the index of the point that it was made for."""
 
 SECONDS: Final = "seconds"
 """User attribute: how long the trial trained, in seconds."""
@@ -30,12 +25,6 @@ EPOCHS: Final = "epochs"
 """User attribute: how many iterations the trial ran."""
 
 _SECONDS_OF_TUNE = "time_total_s"
-
-
-def tune_trial_id(trial: FrozenTrial, study_attrs: Mapping[str, Any]) -> str | None:
-    """Return Tune's id of an Optuna trial; None if it never ran under Tune."""
-    relinked_id: str | None = study_attrs.get(RELINKED, {}).get(str(trial.number))
-    return relinked_id or trial.user_attrs.get(TUNE_TRIAL_ID)
 
 
 def attrs_from_result(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,28 +3,29 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import optuna
 from optuna.trial import TrialState
 
 from tune_tf.errors import InvalidSettingsError, did_you_mean
 from tune_tf.ranking import kept_result
+from tune_tf.record import RECORD, SweepHistory, recorded_results
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.earlier_trial import EarlierTrial, OutsideSpaceError, to_optuna_trial
-from tune_tf.searchers.space_record import constants_of
-from tune_tf.searchers.storage.study_storage import (
-    JOURNAL_SUFFIXES,
-    directions_text,
+from tune_tf.searchers.replay import ReplayedTrial
+from tune_tf.searchers.study_storage import (
+    has_objectives,
+    objective_text,
     open_storage,
     quiet_logging,
     storage_label,
 )
 from tune_tf.searchers.trial_attrs import WARM_START
-from tune_tf.space import SearchSpace
+from tune_tf.space import SearchSpace, flatten
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -32,15 +33,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-OBJECTIVE: Final = "objective"
-"""User attribute of a study: its objectives as text, ``min loss, max accuracy``."""
-
-WARM_START_KEY: Final = "warm_start_key"
-"""User attribute of an Optuna trial that was run elsewhere: what its source knows it by."""
-
 _MLFLOW = "mlflow:"
 _PARENT = "mlflow.parentRunId"
-_STATES = {"FINISHED": TrialState.COMPLETE, "KILLED": TrialState.PRUNED}
+_COMPLETED, _STOPPED = "FINISHED", "KILLED"
 
 
 @dataclass(frozen=True)
@@ -48,8 +43,8 @@ class WarmStart:
     """Source of earlier results for a warm start.
 
     Args:
-        source: A sweep's folder; a study's journal file or database URL, with ``#name`` at the end
-            if it contains several studies; or ``mlflow:<experiment name>``.
+        source: A sweep's folder; the database URL or journal file of a study, with ``#name`` at
+            the end if it has several; or ``mlflow:<experiment name>``.
         tracking_uri: MLflow's tracking URI; None for that of MLflow's environment.
 
     Raises:
@@ -80,16 +75,26 @@ class WarmStart:
         text = str(self.source)
         if text.startswith(_MLFLOW):
             return _read_experiment(text.removeprefix(_MLFLOW), self.tracking_uri, criteria)
-        return _read_study(text, criteria)
+        if "://" in text or Path(text.partition("#")[0]).is_file():
+            return _read_study(text, criteria)
+        if (Path(text) / RECORD).is_file():
+            return _read_record(Path(text), criteria)
+        found = "there is no record of a sweep in it" if Path(text).is_dir() else "there is none"
+        kinds = "a sweep's folder, a journal file, a database URL or mlflow:<experiment>"
+        raise _unusable(text, f"must be {kinds}; {found}")
 
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """Number of trials imported from a source, and of those skipped, by reason."""
+    """Number of trials imported from a source, and of those skipped, by reason.
+
+    ``trials`` are the imported ones, unless the study had them.
+    """
 
     source: str
     num_imported: int
     skipped: Mapping[str, int] = field(default_factory=dict)
+    trials: tuple[EarlierTrial, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         """Return ``12 earlier trials imported from PATH; 3 skipped: 3 because ...``."""
@@ -104,7 +109,8 @@ def import_trials(
     study: optuna.Study,
     space: SearchSpace,
     criteria: SearchCriteria,
-    start: WarmStart,
+    earlier: Iterable[EarlierTrial],
+    source: str,
     *,
     dense: bool = False,
 ) -> ImportSummary:
@@ -113,75 +119,75 @@ def import_trials(
     If ``dense``, the sampler needs values of inactive parameters; they are sampled.
 
     Raises:
-        InvalidSettingsError: The source cannot be read, or has other objectives.
+        InvalidSettingsError: Their source cannot be read, or has other objectives.
     """
-    source = str(start.source)
-    finished_imports = study.user_attrs.get(WARM_START, {})
-    if record := finished_imports.get(source):
-        return ImportSummary(source, **record)
-    imported_keys = {
-        trial.user_attrs.get(WARM_START_KEY)
-        for trial in study.get_trials(deepcopy=False)
-        if trial.user_attrs.get(WARM_START) == source
-    }
-    num_imported, skipped = len(imported_keys), Counter[str]()
-    for earlier in start.read(criteria):
-        if earlier.key in imported_keys:
-            continue
+    known = study.get_trials(deepcopy=False)
+    if num_known := sum(WARM_START in trial.user_attrs for trial in known):
+        return ImportSummary(source, num_known)
+    imported, skipped = list[EarlierTrial](), Counter[str]()
+    for trial in earlier:
         try:
-            attributes = {WARM_START: source, WARM_START_KEY: earlier.key}
-            seed = num_imported if dense else None
-            study.add_trial(to_optuna_trial(earlier, space, criteria, attributes, dense_seed=seed))
-            num_imported += 1
+            seed = len(imported) if dense else None
+            study.add_trial(to_optuna_trial(trial, space, criteria, dense_seed=seed))
+            imported.append(trial)
         except OutsideSpaceError as error:
             skipped[str(error)] += 1
-    summary = ImportSummary(source, num_imported, dict(skipped))
-    record = {"num_imported": num_imported, "skipped": dict(skipped)}
-    study.set_user_attr(WARM_START, {**finished_imports, source: record})
-    _log.info("%s", summary) if num_imported else _log.warning("%s", summary)
+    summary = ImportSummary(source, len(imported), dict(skipped), tuple(imported))
+    _log.info("%s", summary) if imported else _log.warning("%s", summary)
     return summary
+
+
+def _read_record(folder: Path, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
+    """Yield the trials of a sweep that were completed or stopped early."""
+    for trial in SweepHistory.read(folder).trials.values():
+        replayed = ReplayedTrial(
+            trial.trial_id,
+            trial.suggested,
+            trial.outcome,
+            trial.cause,
+            recorded_results(folder, trial.number) if trial.outcome else (),
+        )
+        if trial.outcome is None or not replayed.ended:
+            continue
+        progress = replayed.progress(criteria)
+        end = progress.end(trial.outcome, trial.cause, criteria)
+        last = kept_result(progress.last)
+        if end.state is not TrialState.FAIL:
+            yield EarlierTrial(
+                source=str(folder),
+                key=str(trial.number),
+                completed=end.state is TrialState.COMPLETE,
+                config=flatten(trial.suggested),
+                values=tuple(end.values) if end.values else None,
+                curve=progress.curve,
+                violations=end.violations if criteria.has_constraints(last) else None,
+            )
 
 
 def _read_study(source: str, criteria: SearchCriteria) -> Iterator[EarlierTrial]:
     """Yield the trials of a study that are COMPLETE or PRUNED."""
     study = _open_study(source)
-    objective = study.user_attrs.get(OBJECTIVE, directions_text(study.directions))
-    if study.directions != criteria.directions or objective not in (
-        str(criteria),
-        directions_text(criteria.directions),
-    ):
-        text = f"its objective is {objective}, this one's is {criteria}"
-        raise _unusable(source, f"{text}; name a sweep with the same objective")
-    constants = constants_of(study)
+    if not has_objectives(study, criteria):
+        text = f"its objective is {objective_text(study)}, this one's is {criteria}"
+        raise _unusable(source, f"{text}; name a study with the same objective")
     for trial in study.get_trials(deepcopy=False):
         if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
-            violations = {
-                str(each): trial.constraints.get(str(each)) for each in criteria.constraints
-            }
-            reported = {key: value for key, value in violations.items() if value is not None}
+            wanted = [str(each) for each in criteria.constraints]
+            known = {key: trial.constraints[key] for key in wanted if key in trial.constraints}
             yield EarlierTrial(
+                source=source,
                 key=str(trial.number),
-                state=trial.state,
-                config=constants | trial.params,
+                completed=trial.state is TrialState.COMPLETE,
+                config=trial.params,
                 values=tuple(trial.values) if trial.state is TrialState.COMPLETE else None,
                 curve=trial.intermediate_values,
-                violations=reported if len(reported) == len(violations) else None,
+                violations=known if len(known) == len(wanted) else None,
             )
 
 
 def _open_study(source: str) -> optuna.Study:
-    """Open the study of a sweep's folder, a journal or a database, with ``#name`` if needed."""
+    """Open the study of a journal or a database, with ``#name`` if there are several."""
     location, _, name = source.partition("#")
-    if "://" not in location:
-        path = Path(location)
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        journals = [each for each in files if each.suffix in JOURNAL_SUFFIXES and each.is_file()]
-        if len(journals) != 1:
-            kinds = "a sweep's folder, a journal file, a database URL or mlflow:<experiment>"
-            held = f"it holds {len(journals)} journals, not one"
-            held = held if path.exists() else "there is no such file or folder"
-            raise _unusable(source, f"must be {kinds}; {held}")
-        location = str(journals[0])
     storage = open_storage(location)
     with quiet_logging():
         names = optuna.get_all_study_names(storage)
@@ -226,21 +232,23 @@ def _read_experiment(
             [experiment.experiment_id], order_by=["attributes.start_time"], page_token=token
         )
         for run in page:
-            if _PARENT in run.data.tags and run.info.status in _STATES:
-                yield _from_run(client, run, criteria)
+            if _PARENT in run.data.tags and run.info.status in (_COMPLETED, _STOPPED):
+                yield _from_run(client, run, criteria, f"{_MLFLOW}{name}")
         token = page.token or ""
 
 
-def _from_run(client: "MlflowClient", run: "Run", criteria: SearchCriteria) -> EarlierTrial:
+def _from_run(
+    client: "MlflowClient", run: "Run", criteria: SearchCriteria, source: str
+) -> EarlierTrial:
     metrics = kept_result(run.data.metrics)
-    state = _STATES[run.info.status]
+    completed = run.info.status == _COMPLETED
     history = client.get_metric_history(run.info.run_id, criteria.leading.metric)
-    all_reported = all(each.metric in metrics for each in criteria.constraints)
     return EarlierTrial(
+        source=source,
         key=run.info.run_id,
-        state=state,
+        completed=completed,
         config=run.data.params,
-        values=criteria.values(metrics) if state is TrialState.COMPLETE else None,
+        values=criteria.values(metrics) if completed else None,
         curve={point.step: point.value for point in history},
-        violations=criteria.violations(metrics) if all_reported else None,
+        violations=criteria.violations(metrics) if criteria.has_constraints(metrics) else None,
     )

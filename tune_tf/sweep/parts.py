@@ -4,7 +4,7 @@ from ray.tune import Callback
 from ray.tune.logger import TBXLoggerCallback
 
 from tune_tf.record import Record
-from tune_tf.searchers import OptunaSearcher
+from tune_tf.searchers import OptunaSearcher, StudyView
 from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.sweep.callbacks.checkpoint_retention import CheckpointRetention
 from tune_tf.sweep.callbacks.guards import BrokenWorkloadCheck, DiskGuard
@@ -53,6 +53,12 @@ class SweepParts:
             note_of=self.searcher.note_of,
             run_id=self.view.run_id_of if self.view else lambda trial_id: None,
         )
+        storage, name = folder.study_storage, config.searcher.study_name or folder.sweep_id
+        self.study_view = (
+            StudyView(self.searcher.study, self.searcher.criteria, storage, name)
+            if storage
+            else None
+        )
         self.retention = CheckpointRetention(config, resume.storage, self.scheduler, record)
         self.stopper = SweepStopper(config)
         self.scheduler.requested_ends = self.stopper.trial_ends
@@ -88,6 +94,8 @@ class SweepParts:
             ),
             # After those that record something, and those that add to a result.
             self.observer,
+            # After the record: it shows what is recorded.
+            *([self.study_view] if self.study_view else []),
             # After those that read an ended trial: it drops the metric history of the trial.
             RunningAverageTrimmer(),
             # After the record: the first removes what that needs no more, the next ones may raise.

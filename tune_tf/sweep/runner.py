@@ -144,6 +144,7 @@ def run_trials(
         unwrap_tune_errors(folder),
         fast_start_up(),
         contextlib.ExitStack() as stack,
+        parts.study_view or contextlib.nullcontext(),
     ):
         if view is not None:
             stack.callback(view.stop)

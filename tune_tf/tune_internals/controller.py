@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 from ray.tune.experiment import Trial
-from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
+from ray.tune.search import Repeater, Searcher
 
 from tune_tf.space import flatten
 from tune_tf.tune_internals.scheduler_limits import has_reached_limit, scheduler_rungs, stops_trials
@@ -167,16 +167,6 @@ def error_text(trial_id: str) -> str:
     return trial_error(trial) if getattr(trial, "error_file", None) else ""
 
 
-def trial_ids() -> set[str] | None:
-    """Return the ids of all trials that Tune knows; None outside of Tune."""
-    return {trial.trial_id for trial in _trials()} if calling_controller() is not None else None
-
-
-def configs() -> dict[str, dict[str, Any]]:
-    """Return the configs of all trials that Tune knows, flat, by id; empty outside of Tune."""
-    return {trial.trial_id: flatten(trial.config) for trial in _trials()}
-
-
 def finished_trials() -> dict[str, bool]:
     """Return whether each finished trial has failed, by id; empty outside of Tune."""
     return {each.trial_id: each.status == Trial.ERROR for each in _trials() if each.is_finished()}
@@ -196,32 +186,9 @@ def num_active() -> int | None:
     return sum(trial.status not in inactive for trial in _live_trials())
 
 
-def max_concurrent(default: int | None) -> int | None:
-    """Return the maximum number of concurrent trials; None for no limit.
-
-    ``default`` is the limit set on the searcher, which may be from an earlier run.
-    """
-    searchers = _searchers()
-    if not searchers:
-        return default
-    limiters = (each for each in searchers if isinstance(each, ConcurrencyLimiter))
-    return min((each.max_concurrent for each in limiters if not each.batch), default=None)
-
-
-def is_batched() -> bool:
-    """Return whether the calling limiter waits for all trials of a batch."""
-    limiter = _find_caller(ConcurrencyLimiter)
-    return limiter is not None and limiter.batch
-
-
 def is_repeated() -> bool:
     """Return whether each config runs as several trials, whose mean is reported at their end."""
     return any(isinstance(each, Repeater) for each in _searchers())
-
-
-def delays_completions() -> bool:
-    """Return whether a wrapper may withhold completed trials from the searcher for a while."""
-    return is_repeated() or any(getattr(each, "batch", False) for each in _searchers())
 
 
 def asks_for_more() -> bool:

@@ -105,4 +105,4 @@ def test_a_finite_space_is_searched_without_repeats(space, size, sampler, dense)
 def test_configs_are_replaced_in_finite_spaces_under_our_samplers(sampler, space, is_replaced):
     searcher = OptunaSearcher(SearchSpace(space), Objective("loss", "min"), sampler)
     searcher.suggest("a")
-    assert isinstance(searcher._registry.sampled.sampler, NewConfigSampler) is is_replaced
+    assert isinstance(searcher._trials.sampled.sampler, NewConfigSampler) is is_replaced

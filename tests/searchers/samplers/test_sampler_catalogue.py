@@ -22,7 +22,6 @@ from tune_tf.searchers.samplers.catalogue import (
     make_sampler,
     needs_dense,
     optuna_samplers,
-    reseed_sampler,
     uses_constraints,
 )
 from tune_tf.searchers.samplers.custom_samplers import (
@@ -30,7 +29,7 @@ from tune_tf.searchers.samplers.custom_samplers import (
     NumberedRandomSampler,
     ProposalSampler,
 )
-from tune_tf.searchers.storage.rung_values import RungValues
+from tune_tf.searchers.samplers.seen_trials import SeenTrials
 from tune_tf.space import Float, SearchSpace
 from tune_tf.space.optuna_form import OptunaSpace
 
@@ -70,7 +69,7 @@ def _packages(request):
 def seen_by(name, num_objectives=1):
     """Return a storage as a sampler sees it where a scheduler has no rungs."""
     storage = InMemoryStorage()
-    return RungValues(storage, lambda: (), num_objectives) if name == "tpe" else storage
+    return SeenTrials(storage, lambda: (), num_objectives) if name == "tpe" else storage
 
 
 def loss(params):
@@ -200,6 +199,6 @@ def test_random_configs_follow_from_seed_number_and_name_alone():
     assert drawn(sampler, 3) == first[3]
     assert drawn(sampler, 3, paths=("units", "rate")) == first[3][::-1]
     assert drawn(make_sampler("random", 7, space=NUMBERS), 49) == first[49]
-    assert reseed_sampler(sampler, "random", 7, 12, space=NUMBERS) is sampler
+    assert drawn(make_sampler("random", 7, space=NUMBERS, num_trials=12), 49) == first[49]
     assert drawn(make_sampler("random", 8, space=NUMBERS), 3) != first[3]
     assert len({rate for rate, _ in first}) == 50

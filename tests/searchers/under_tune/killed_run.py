@@ -16,7 +16,6 @@ from tune_tf.space import Float, SearchSpace
 
 WRAPPERS = {
     "limiter": lambda searcher: ConcurrencyLimiter(searcher, 2),
-    "batches": lambda searcher: ConcurrencyLimiter(searcher, 2, batch=True),
     "repeater": lambda searcher: ConcurrencyLimiter(Repeater(searcher, repeat=2), 2),
 }
 NUM_SAMPLES = 6

@@ -82,11 +82,11 @@ on_a_cluster = [pytest.mark.slow, pytest.mark.cluster]
 @pytest.mark.parametrize(
     ("wrapper", "under", "begin_and_die"),
     [
-        ("batches", "inline", leave_in_the_middle),
+        ("limiter", "inline", leave_in_the_middle),
         ("repeater", "inline", leave_in_the_middle),
         pytest.param("limiter", "ray_cluster", kill_in_a_process, marks=on_a_cluster),
     ],
-    ids=["batches", "repeater", "limiter on a cluster"],
+    ids=["limiter", "repeater", "limiter on a cluster"],
 )
 def test_a_killed_tuner_is_restored_with_its_own_searcher(
     wrapper, under, begin_and_die, tmp_path, request, monkeypatch

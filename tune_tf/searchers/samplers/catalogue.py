@@ -153,8 +153,13 @@ def make_sampler(
     space: SearchSpace,
     num_objectives: int = 1,
     arguments: Mapping[str, Any] | None = None,
+    num_trials: int = 0,
 ) -> BaseSampler:
     """Create a sampler by name, or return the given one.
+
+    One that goes on with a study does not repeat its draws: the seed then follows from the given
+    one and the number of trials, so a sweep that is resumed twice from the same point proposes the
+    same configs. Random configs stay the same, since they follow from the seed and their number.
 
     Args:
         sampler: One of :data:`SAMPLER_KINDS`, the name of a class of Optuna, or an Optuna sampler.
@@ -162,6 +167,7 @@ def make_sampler(
         space: The search space.
         num_objectives: Number of optimized metrics.
         arguments: Further arguments of Optuna's class, of a sampler given by name.
+        num_trials: Number of trials in the study that it goes on with.
 
     Raises:
         InvalidSettingsError: There is no such sampler, or it does not support the search; lists all
@@ -177,6 +183,8 @@ def make_sampler(
             raise InvalidSettingsError(
                 f"{type(sampler).__name__} needs the loop of study.optimize: use sampler='grid'"
             )
+        if num_trials:
+            sampler.reseed_rng()
         return sampler
     names = list(dict.fromkeys([*SAMPLER_KINDS, *optuna_samplers()]))
     if sampler not in names:
@@ -185,6 +193,8 @@ def make_sampler(
             f"{did_you_mean(sampler, names)}"
         )
     kind = _kind(sampler) or SamplerKind(getattr(samplers, sampler))
+    if num_trials and seed is not None and kind.reseeded:
+        seed = int(np.random.SeedSequence((seed, num_trials)).generate_state(1)[0])
     request = SamplerRequest(space, seed, num_objectives, arguments or {})
     if errors := _unsupported(sampler, kind, request):
         raise InvalidSettingsError(errors)
@@ -199,35 +209,6 @@ def make_sampler(
             raise InvalidSettingsError(
                 f"sampler {sampler!r} refuses its arguments: {error}"
             ) from error
-
-
-def reseed_sampler(
-    current: BaseSampler,
-    sampler: str | BaseSampler,
-    seed: int | None,
-    num_trials: int,
-    **search: Any,
-) -> BaseSampler:
-    """Return a sampler that does not repeat the draws of ``current``.
-
-    With a name and a seed, the new seed follows from them and the number of trials, so that a sweep
-    resumed twice from the same point proposes the same configs. Otherwise ``current`` is reseeded.
-    Random configs stay unchanged, since they follow from the seed and their number.
-
-    Args:
-        current: The sampler used until now.
-        sampler: The sampler as given by the user.
-        seed: Seed of a sampler given by name.
-        num_trials: Number of trials in the study.
-        search: The other arguments of :func:`make_sampler`.
-    """
-    if isinstance(sampler, str) and (kind := _kind(sampler)) and not kind.reseeded:
-        return current
-    if isinstance(sampler, BaseSampler) or seed is None:
-        current.reseed_rng()
-        return current
-    derived = int(np.random.SeedSequence((seed, num_trials)).generate_state(1)[0])
-    return make_sampler(sampler, derived, **search)
 
 
 def needs_dense(sampler: str | BaseSampler) -> bool:

@@ -1,20 +1,19 @@
-"""Storage of an Optuna study: in memory, a database or a journal file."""
+"""Storage of an Optuna study: in memory, a database or a journal file of Optuna's."""
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.exceptions import StorageInternalError
-from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
-from optuna.study import StudyDirection
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.searchers.criteria import SearchCriteria
-from tune_tf.searchers.storage.journal import IncrementalJournalStorage, JournalFile
 
 Storage = None | str | os.PathLike[str] | BaseStorage
 """Accepted forms of a storage."""
@@ -29,10 +28,7 @@ _TIMEOUT_DRIVERS = ("psycopg", "psycopg2", "pymysql", "mysqldb")
 
 
 def open_storage(storage: Storage) -> BaseStorage:
-    """Open a study's storage, a database behind Optuna's internal cache of finished trials.
-
-    The cache accepts parameters of an earlier process's trial once all trials have been read.
-    A damaged journal is repaired as far as possible, with a warning about what is lost.
+    """Open a study's storage.
 
     Args:
         storage: None for memory; a database URL such as ``sqlite:///optuna.db``; a journal file, as
@@ -47,7 +43,7 @@ def open_storage(storage: Storage) -> BaseStorage:
     if isinstance(storage, BaseStorage):
         return optuna.storages.get_storage(storage)
     text = os.fspath(storage)
-    if is_journal(text):
+    if text.startswith(_JOURNAL) or ("://" not in text and text.endswith(JOURNAL_SUFFIXES)):
         return _open_journal(Path(text.removeprefix(_JOURNAL)))
     if "://" in text:
         return _open_database(text)
@@ -57,18 +53,13 @@ def open_storage(storage: Storage) -> BaseStorage:
     )
 
 
-def is_journal(text: str) -> bool:
-    """Return whether a text names a journal file."""
-    return text.startswith(_JOURNAL) or ("://" not in text and text.endswith(JOURNAL_SUFFIXES))
-
-
 def open_study(
     storage: BaseStorage, study_name: str | None, criteria: SearchCriteria
 ) -> optuna.Study:
     """Open the study of that name, or create it.
 
     Raises:
-        SweepConflictError: The study exists with other directions.
+        SweepConflictError: The study exists with other objectives.
     """
     with quiet_logging():
         study = optuna.create_study(
@@ -77,14 +68,12 @@ def open_study(
             directions=criteria.directions,
             load_if_exists=True,
         )
-    # create_study silently keeps the directions of an existing study.
-    if study.directions != criteria.directions:
+    if not has_objectives(study, criteria):  # create_study silently keeps those that it has
         raise SweepConflictError(
-            f"study {study_name!r} already exists with the directions "
-            f"{directions_text(study.directions)}, but the objective ({criteria}) needs "
-            f"{directions_text(criteria.directions)}: use another study_name or mode"
+            f"study {study_name!r} already exists with the objective {objective_text(study)}, not "
+            f"{criteria}: use another study_name or its objective"
         )
-    names = [objective.metric for objective in criteria.objectives]
+    names = list(criteria.metrics)
     if study.metric_names != names:  # optuna-dashboard shows them
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -92,9 +81,18 @@ def open_study(
     return study
 
 
-def directions_text(directions: Iterable[StudyDirection]) -> str:
-    """Return ``minimize and maximize``."""
-    return " and ".join(direction.name.lower() for direction in directions)
+def has_objectives(study: optuna.Study, criteria: SearchCriteria) -> bool:
+    """Return whether a study has these objectives, as far as it names them."""
+    names = study.metric_names or list(criteria.metrics)
+    return (study.directions, names) == (criteria.directions, list(criteria.metrics))
+
+
+def objective_text(study: optuna.Study) -> str:
+    """Return ``min loss, max accuracy``, or the directions alone if it names no metrics."""
+    modes = [direction.name.lower()[:3] for direction in study.directions]
+    if study.metric_names is None:
+        return ", ".join(modes)
+    return ", ".join(map(" ".join, zip(modes, study.metric_names, strict=True)))
 
 
 @contextmanager
@@ -122,7 +120,7 @@ def clear_storage_errors(storage: Storage) -> Iterator[None]:
     except (SQLAlchemyError, StorageInternalError) as error:
         raise SweepConflictError(
             f"the study's storage {storage_label(storage)} is no longer available: "
-            f"{_reason(error)}; the trials in it are safe: restore access, then resume the sweep"
+            f"{_reason(error)}; the trials in it are safe: restore access, then go on"
         ) from error
 
 
@@ -154,9 +152,7 @@ def create_private_file(path: Path) -> None:
 def _open_journal(path: Path) -> BaseStorage:
     try:
         create_private_file(path)
-        journal = JournalFile(path)
-        journal.repair()
-        return IncrementalJournalStorage(journal)
+        return JournalStorage(JournalFileBackend(str(path)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidSettingsError(
             f"storage {str(path)!r} cannot be opened as an Optuna journal: {error}"

@@ -9,7 +9,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from tune_tf.outcome import CONFIG_CHANGED_AT
-from tune_tf.searchers.storage.rung_values import RungValues
+from tune_tf.searchers.samplers.seen_trials import SeenTrials
 
 COMPLETE, PRUNED, RUNNING, FAIL = (
     TrialState.COMPLETE,
@@ -44,7 +44,7 @@ def curve_to(last, value=0.5):
 
 
 def shown(study, rungs=RUNGS, num_objectives=1):
-    storage = RungValues(study._storage, lambda: rungs, num_objectives)
+    storage = SeenTrials(study._storage, lambda: rungs, num_objectives)
     return [seen(trial) for trial in storage.get_all_trials(study._study_id)]
 
 
@@ -75,7 +75,7 @@ def test_nan_is_never_shown_of_a_stopped_trial_and_the_truth_stays():
     trial = add(study, {1: 0.5, 3: math.nan, 9: math.inf}, PRUNED)
     assert shown(study) == [(PRUNED, {1: 0.5}, 0.5)]
     running = add(study, curve_to(4), RUNNING)
-    storage = RungValues(study._storage, lambda: RUNGS)
+    storage = SeenTrials(study._storage, lambda: RUNGS)
     assert storage.get_trial(trial._trial_id).intermediate_values.keys() == {1, 3, 9}
     assert storage.get_trial(running._trial_id).state is RUNNING
     found = storage.get_all_trials(study._study_id, states=(PRUNED,))
@@ -109,7 +109,7 @@ def test_ended_trials_are_looked_at_once_only(open_storage, tmp_path):
     study = new_study(open_storage(tmp_path))
     add(study, curve_to(4), PRUNED)
     running = add(study, curve_to(1), RUNNING)
-    storage = RungValues(study._storage, lambda: RUNGS)
+    storage = SeenTrials(study._storage, lambda: RUNGS)
     before = storage.get_all_trials(study._study_id, deepcopy=False)
     running.report(0.1, 3)
     after = storage.get_all_trials(study._study_id, deepcopy=False)

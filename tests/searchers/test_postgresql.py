@@ -5,8 +5,10 @@ import pwd
 import shutil
 import socket
 import subprocess
+import time
 from pathlib import Path
 
+import optuna
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
@@ -112,18 +114,17 @@ def test_a_study_is_asked_told_reopened_and_resumed(server, tmp_path):
     end(first, "a")
     first.save(tmp_path / "state")
     end(first, "b", "pruned")
-    lost = begin(first, "e")
     del first
 
     second = make(server, constraints={"size": "<= 3"})
     second.restore(tmp_path / "state")
-    assert begin(second, "E") == lost
-    for name in "cdE":
+    configs.append(begin(second, "e"))
+    for name in "cde":
         end(second, name)
     trials = second.study.trials
     states = ["COMPLETE", "PRUNED", "COMPLETE", "COMPLETE", "COMPLETE"]
     assert [trial.state.name for trial in trials] == states
-    assert [trial.params for trial in trials] == [*configs, lost]
+    assert [trial.params for trial in trials] == configs
     assert all(trial.intermediate_values == {1: 1.0, 2: 0.5} for trial in trials)
     assert all(trial.constraints == {"size <= 3": 6.0} for trial in trials)
     assert all(trial.user_attrs["seconds"] == 2.0 for trial in trials)
@@ -134,7 +135,7 @@ def test_a_server_that_goes_away_is_told_and_comes_back(server):
     begin(searcher, "x")
     server.stop()
     with pytest.raises(
-        SweepConflictError, match=r"127\.0\.0\.1.* is no longer available: .*resume"
+        SweepConflictError, match=r"127\.0\.0\.1.* is no longer available: .*restore access"
     ):
         searcher.suggest("y")
     with pytest.raises(InvalidSettingsError, match=r"cannot be opened as a database: .* refused"):
@@ -142,3 +143,26 @@ def test_a_server_that_goes_away_is_told_and_comes_back(server):
     server.start()
     end(searcher, "x")
     assert searcher.study.trials[-1].state.name == "COMPLETE"
+
+
+def test_a_view_shows_the_study_after_an_outage(server, caplog):
+    from tune_tf.searchers import OptunaSearcher, StudyView
+
+    searcher = OptunaSearcher(SPACE, LOSS, "random", seed=1)
+    with StudyView(searcher.study, searcher.criteria, server.url, "view", period_s=0.05) as view:
+        begin(searcher, "a")
+        view.on_step_end()
+        time.sleep(1)
+        server.stop()
+        end(searcher, "a")
+        begin(searcher, "b")
+        view.on_step_end()
+        time.sleep(1)
+        server.start()
+    assert "is behind, and is tried again" in caplog.text
+    assert "lacks the last results" not in caplog.text
+    copies = optuna.load_study(study_name="view", storage=server.url).trials
+    assert [trial.state.name for trial in copies] == ["COMPLETE", "RUNNING"]
+    assert [(t.params, t.values, t.intermediate_values, t.user_attrs) for t in copies] == [
+        (t.params, t.values, t.intermediate_values, t.user_attrs) for t in searcher.study.trials
+    ]

@@ -1,1 +1,0 @@
-"""Optuna storages: where a study is kept and what a sampler sees of it."""
