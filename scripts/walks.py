@@ -37,7 +37,7 @@ BATCH = "batch to gradient"
 CHECKPOINT = "checkpoint to restored trial"
 RESULT = "result to MLflow"
 SUGGESTION = "suggestion to trial"
-LIMITS = {CONFIG: 16, BATCH: 11, CHECKPOINT: 4, RESULT: 9, SUGGESTION: 4}
+LIMITS = {CONFIG: 16, BATCH: 11, CHECKPOINT: 4, RESULT: 5, SUGGESTION: 4}
 """How many files each walk may have."""
 
 SWEEP = {

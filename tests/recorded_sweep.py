@@ -43,7 +43,7 @@ class RecordedSweep:
         self.end(number, outcome)
 
     def finish(self, *, interrupted=False):
-        self.record.record_session_end(interrupted=interrupted, run_ids={})
+        self.record.record_session_end(interrupted=interrupted)
 
     def close(self):
-        self.record.__exit__(None, None, None)
+        self.record.close()

@@ -42,24 +42,24 @@ CEILINGS = {
     "inspection": 275,
     "measure": 594,
     "parallelism": 240,
-    "record": 836,
+    "record": 840,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1974,
     "searchers": 2355,
     "single modules": 1588,
     "space": 907,
-    "sweep": 2576,
+    "sweep": 2586,
     "testing": 300,
-    "tracking": 1491,
+    "tracking": 1488,
     "trainables": 1315,
     "training": 5050,
-    "tune_internals": 518,
+    "tune_internals": 513,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 37516, "tests": 36750, "scripts": 4639}
+LINES = {"tune_tf": 37520, "tests": 36772, "scripts": 4639}
 """Most lines of any kind."""
 
 

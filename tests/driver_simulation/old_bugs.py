@@ -1,13 +1,13 @@
-"""Faults of earlier versions, to be put back: what finds none of them finds nothing.
-
-Each was mended by the commit that its comment names.
-"""
+"""Faults to be put into the package: a simulation that finds none of them finds nothing."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+import tune_tf.sweep.runner
+from tune_tf.tracking.run_content import Curve
 from tune_tf.tracking.runs import SweepRuns
 from tune_tf.tracking.sweep_progress import SweepProgress
 
@@ -22,11 +22,22 @@ def _again(self: SweepProgress, trials: Any) -> None:
     _add(self, trials)
 
 
-_find, _add = SweepRuns.find, SweepProgress.add
+def _every_result(self: Curve, results: Any, last: Any) -> Any:
+    return _extended(dataclasses.replace(self, epoch=(0, -1)), results, last)
 
-OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
+
+_find, _add, _extended = SweepRuns.find, SweepProgress.add, Curve.extended
+
+OLD_BUGS: dict[str, tuple[Any, str, Callable[..., Any], int]] = {
     "a view does not ask MLflow which runs there are": (SweepRuns, "find", _none_there, 0),
     "a trial that has ended is counted again": (SweepProgress, "add", _again, 0),
+    "an epoch that was repeated has two points": (Curve, "extended", _every_result, 16),
+    "what MLflow lacks at the end is forgotten": (
+        tune_tf.sweep.runner,
+        "close_view",
+        lambda view, folder: True,
+        0,
+    ),
 }
 
 """By name: what is put in whose place, and the first seed that finds it."""

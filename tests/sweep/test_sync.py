@@ -77,9 +77,7 @@ def test_what_a_store_does_not_take_is_left_with_the_reason(folder_of, monkeypat
     folder = folder_of(uri="http://127.0.0.1:9")
     recorded = RecordedSweep(folder.path)
     recorded.run(0, Outcome.COMPLETED, 1.0)
-    recorded.record.record_session_end(
-        interrupted=False, run_ids={}, missing_outputs=["report", MLFLOW_RUNS]
-    )
+    recorded.record.record_session_end(interrupted=False, missing_outputs=["report", MLFLOW_RUNS])
     recorded.close()
     delivery = sync_sweep(folder.path)
     assert delivery.num_left == 1
@@ -89,9 +87,7 @@ def test_what_a_store_does_not_take_is_left_with_the_reason(folder_of, monkeypat
 
 def test_after_all_is_sent_no_run_is_missing(killed):
     recorded = RecordedSweep(killed.path)
-    recorded.record.record_session_end(
-        interrupted=True, run_ids={}, missing_outputs=["report", MLFLOW_RUNS]
-    )
+    recorded.record.record_session_end(interrupted=True, missing_outputs=["report", MLFLOW_RUNS])
     recorded.close()
     assert sync_sweep(killed.path).num_left == 0
     assert SweepHistory.read(killed.path).sessions[-1].missing_outputs == ("report",)

@@ -1,5 +1,3 @@
-from pathlib import PurePosixPath
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +9,6 @@ from tune_tf.tracking.names import (
     mlflow_metrics,
     mlflow_params,
     one_line,
-    safe_file_name,
 )
 
 
@@ -53,17 +50,6 @@ def test_a_key_is_what_mlflow_takes(name, key):
     assert mlflow_key(name) == key
     long = {mlflow_key("x" * 300 + each) for each in (name, f"{name}b")}
     assert [len(each) for each in long] == [250, 250]
-
-
-@given(st.text(max_size=400))
-def test_any_text_gives_a_name_of_one_file_below_its_folder(name):
-    safe = safe_file_name(name)
-    path = PurePosixPath("/folder", safe)
-    assert path.parent == PurePosixPath("/folder")
-    assert safe not in (".", "..")
-    assert not safe.startswith(".")
-    assert len(safe.encode()) <= 200
-    assert safe.isprintable()
 
 
 @given(st.text())

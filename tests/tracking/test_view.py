@@ -298,6 +298,22 @@ def test_a_resume_reopens_runs_and_takes_back_how_they_ended(running, view_of, c
     assert Stored(client)[""].info.status == "FINISHED"
 
 
+def test_an_end_that_mlflow_shows_alike_is_not_taken_for_the_next_one(running, view_of, client):
+    running.end(0, Outcome.INTERRUPTED)
+    running.finish(interrupted=True)
+    view_of().update()
+    running.record.begin_session()
+    running.start(0)
+    running.report(0, 2, 1.0)
+    running.end(0, Outcome.PRUNED)
+    ended_ms = int(running.record.history.trials["t0"].ended_s * 1000)
+    view_of().update()
+    stored = Stored(client)
+    assert [point[:2] for point in stored.points("t0", "loss")] == [(1, 2.0), (2, 1.0)]
+    assert stored["t0"].data.tags["tune_tf.stop_reason"] == "pruned"
+    assert (stored["t0"].info.status, stored["t0"].info.end_time) == ("KILLED", ended_ms)
+
+
 def test_what_a_killed_driver_left_is_told_as_interrupted(running, view_of, client):
     view_of().update()
     view_of(is_over=True).update()
@@ -463,3 +479,16 @@ class AlwaysOk:
 
     def __getattr__(self, name):
         return lambda *arguments, **options: None
+
+
+def test_artifacts_are_beside_the_database_wherever_the_driver_runs(
+    running, view_of, tmp_path, monkeypatch
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    view = view_of()
+    view.update()
+    (file,) = tmp_path.rglob("sweep.yaml")
+    run_id = view.run_id_of("")
+    assert file.relative_to(tmp_path / "mlruns").parts[1:] == (run_id, "artifacts", "sweep.yaml")

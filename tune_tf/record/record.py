@@ -59,6 +59,10 @@ class Record:
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Close the record."""
+        self.close()
+
+    def close(self) -> None:
         """Close the record, and release the lock."""
         try:
             close_database(self._database)
@@ -103,8 +107,10 @@ class Record:
 
     def record_run_ids(self, run_ids: Mapping[str, str]) -> None:
         """Record MLflow's ids of the runs of trials, by trial id."""
+        self.begin_step()
         for trial_id, run_id in run_ids.items():
             self._change_trial(trial_id, run_id=run_id)
+        self.end_step()
 
     def record_dataset(self, dataset: Mapping[str, str] | None) -> None:
         """Record the fields of MLflow's ``Dataset``, if the data are known."""
@@ -276,7 +282,7 @@ class Record:
         self,
         *,
         interrupted: bool,
-        run_ids: Mapping[str, str],
+        run_ids: Mapping[str, str] = MappingProxyType({}),
         ended_early: str | None = None,
         missing_outputs: Sequence[str] = (),
         fingerprint: SweepFingerprint | None = None,

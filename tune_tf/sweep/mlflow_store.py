@@ -9,9 +9,11 @@ from typing import Final
 
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.record import Record, SweepHistory
+from tune_tf.remote_storage import join_uri
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.tracking import MLflowView, SweepDetails, TrackedSweep
+from tune_tf.tracking.tags import PARENT
 from tune_tf.workload import Workload
 from tune_tf.workloads.settings_workload import SettingsWorkload
 
@@ -48,7 +50,7 @@ def mlflow_view(
     Raises:
         InvalidSettingsError: The sweep is not tracked.
     """
-    config, uri = folder.config, folder.tracking_uri
+    config, uri, remote = folder.config, folder.tracking_uri, folder.config.remote_storage
     if config.mlflow is None or uri is None:
         raise InvalidSettingsError(
             f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
@@ -61,7 +63,7 @@ def mlflow_view(
         objective=config.leading_objective,
         constraints=config.constraints,
         details=SweepDetails(config.space, rungs, {"sweep.yaml": folder.masked_file}),
-        storage=str(folder.path),
+        storage=join_uri(remote, folder.sweep_id) if remote else str(folder.path),
         files={"report.html": folder.path / "report" / "report.html"},
     )
     return MLflowView(folder.path, sweep, is_over=is_over)
@@ -77,6 +79,18 @@ def close_view(view: MLflowView, folder: SweepFolder) -> bool:
             folder.path,
         )
     return has_all
+
+
+def record_runs(view: MLflowView, record: Record) -> None:
+    """Record the ids of MLflow's runs that are new."""
+    history = record.history
+    known = {key: trial.run_id for key, trial in history.trials.items()}
+    run_ids = view.trial_run_ids.items()
+    if new := {key: run_id for key, run_id in run_ids if known.get(key) != run_id}:
+        record.record_run_ids(new)
+    run_id = view.run_id_of(PARENT)
+    if run_id is not None and run_id != history.run_id:
+        record.record_parent_run(run_id)
 
 
 def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Delivery:
@@ -101,9 +115,7 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
         missing = history.sessions[-1].missing_outputs
         if has_all and MLFLOW_RUNS in missing:
             record.record_missing_outputs([each for each in missing if each != MLFLOW_RUNS])
-        known = {key: trial.run_id for key, trial in history.trials.items()}
-        new = {key: each for key, each in view.trial_run_ids.items() if known[key] != each}
-        record.record_run_ids(new)
+        record_runs(view, record)
     num_left = 0 if has_all else max(view.num_waiting, 1)
     return Delivery(num_left, view.num_refused, view.last_error)
 

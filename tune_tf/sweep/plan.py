@@ -26,8 +26,7 @@ from tune_tf.secrets import expand_references
 from tune_tf.sweep.cluster import cluster_address, num_fitting
 from tune_tf.sweep.storage import check_storage
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import MLflowCallback
-from tune_tf.tracking.store import read_credentials
+from tune_tf.tracking.store import check_names, check_tracking_uri, read_credentials
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables.capacity import default_resources
 from tune_tf.workload import Workload
@@ -130,7 +129,8 @@ def checked_tracking_uri(config: SweepConfig) -> str | None:
     if config.mlflow is None:
         return None
     uri = expand_references(config.mlflow.tracking_uri, "mlflow.tracking_uri")
-    MLflowCallback(uri, config.mlflow.experiment_name)
+    check_tracking_uri(uri)
+    check_names(config.mlflow.experiment_name)
     return uri
 
 

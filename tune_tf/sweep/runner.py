@@ -17,7 +17,7 @@ from tune_tf.schedulers.reproducible import ReproducibleScheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
-from tune_tf.sweep.mlflow_store import MLFLOW_RUNS, close_view
+from tune_tf.sweep.mlflow_store import MLFLOW_RUNS, close_view, record_runs
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
@@ -162,6 +162,7 @@ def run_trials(
         parts.searcher.finish(parts.observer.outcomes)
         if view is not None:
             view.flush()
+            record_runs(view, record)
         if is_reproducible and parts.scheduler.end_reason is not None:
             parts.stopper.end(parts.scheduler.end_reason)
         elif is_reproducible and parts.stopper.reason is not None:
@@ -171,13 +172,13 @@ def run_trials(
         result, missing_outputs = record_result(result, parts, export_process)
         record.record_session_end(
             interrupted=result.interrupted,
-            run_ids=view.trial_run_ids if view else {},
             ended_early=result.ended_early,
             missing_outputs=[*missing_outputs, *([MLFLOW_RUNS] if view else [])],
             fingerprint=result.fingerprint,
         )
         if view is not None and close_view(view, folder):
             record.record_missing_outputs(missing_outputs)
+            record_runs(view, record)
     return result
 
 

@@ -118,6 +118,13 @@ class MLflowCallback(Callback):
         run_ids = self._session.view.run_ids if self._session else self._run_ids
         return {key: run_id for key, run_id in run_ids.items() if key != PARENT}
 
+    def setup(self, *args: Any, **info: Any) -> None:
+        """Give up an earlier run of Tune's that an error has ended."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.view.stop()
+            session.record.close()
+
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Begin a step of the record."""
         if self._session is not None:
@@ -163,7 +170,7 @@ class MLflowCallback(Callback):
             session.observer.on_experiment_end(trials)
             outcomes = session.observer.outcomes.values()
             interrupted = Outcome.INTERRUPTED in outcomes or asks_for_more()
-            record.record_session_end(interrupted=interrupted, run_ids={})
+            record.record_session_end(interrupted=interrupted)
             if not view.close():
                 _logger.warning(
                     "MLflow lacks a part of the sweep (%s): resume the experiment to send it",
@@ -177,9 +184,9 @@ class MLflowCallback(Callback):
         if self._session is not None:
             return self._session
         storage = trials[0].storage
-        folder = Path(storage.experiment_fs_path)
-        if not folder.is_absolute():  # in a bucket
-            folder = Path(storage.experiment_driver_staging_path)
+        is_local = storage.storage_filesystem.type_name == "local"
+        path = storage.experiment_fs_path if is_local else storage.experiment_driver_staging_path
+        folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         trial_ids = {trial.trial_id for trial in trials}
         known = SweepHistory.read(folder).trials.keys()

@@ -15,7 +15,6 @@ MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 8000
 MAX_RUN_NAME_LENGTH = 250
 MAX_EXPERIMENT_NAME_LENGTH = 256
-_MAX_FILE_NAME_BYTES = 200
 
 TIME_TOTAL = f"{SYSTEM_METRICS}time_total_s"
 """The only one of Ray's own metrics that is logged."""
@@ -59,20 +58,6 @@ def truncate(text: str, length: int) -> str:
 def one_line(text: str, length: int) -> str:
     """Truncate a text to ``length`` characters, without line breaks and control characters."""
     return truncate(" ".join("".join(c if c.isprintable() else " " for c in text).split()), length)
-
-
-def safe_file_name(name: str) -> str:
-    """Convert any text to a file name that is valid on any file system and in a URL.
-
-    A changed name ends in a digest of the text, so that distinct names stay distinct.
-    """
-    safe = re.sub(r"[^\w.\- ]", "_", name).strip(" ")
-    safe = re.sub(r"^\.+", "_", safe) or "_"
-    if safe == name and len(safe.encode()) <= _MAX_FILE_NAME_BYTES:
-        return safe
-    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-    short = safe.encode(errors="replace")[: _MAX_FILE_NAME_BYTES - 9].decode(errors="ignore")
-    return f"{short}-{digest}"
 
 
 def is_metric_value(value: object) -> bool:

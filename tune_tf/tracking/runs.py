@@ -1,6 +1,7 @@
 """MLflow runs of a sweep: which there are, new ones, and what they lack."""
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_tf.secrets import mask_all, mask_secrets
 from tune_tf.tracking.environment import git_commit
-from tune_tf.tracking.names import MAX_RUN_NAME_LENGTH, one_line, safe_file_name
+from tune_tf.tracking.names import MAX_RUN_NAME_LENGTH, one_line
 from tune_tf.tracking.run_content import RUNNING, Point, RunContent
 from tune_tf.tracking.store import connect, sqlite_path
 from tune_tf.tracking.tags import (
@@ -265,7 +266,7 @@ class SweepRuns:
         if path is None or path.absolute().parent == Path.cwd():
             return self._client.create_experiment(name, tags=_EXPERIMENT_TAGS)
         # MLflow would store artifacts in the working directory, even for a database elsewhere.
-        folder = path.absolute().parent / "mlruns" / safe_file_name(name)
+        folder = path.absolute().parent / "mlruns" / uuid.uuid4().hex
         return self._client.create_experiment(
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )

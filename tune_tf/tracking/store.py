@@ -148,7 +148,7 @@ def sqlite_path(uri: str) -> Path | None:
     return None if path in ("", ":memory:") or path == uri else Path(path)
 
 
-def check_names(experiment_name: str, sweep_id: str | None) -> None:
+def check_names(experiment_name: str, sweep_id: str | None = None) -> None:
     """Validate an experiment name and a sweep id.
 
     Raises:

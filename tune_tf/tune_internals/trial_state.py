@@ -50,14 +50,6 @@ def reported_result(trial: Trial) -> dict[str, Any]:
     return last if last.get(TRIAL_ID, trial.trial_id) == trial.trial_id else {}
 
 
-def trial_folder(trial: Trial) -> str | None:
-    """Return a trial's folder in the sweep's storage; None for one that never started."""
-    try:
-        return str(trial.path)
-    except RuntimeError:  # Tune names the folder when it starts the trial
-        return None
-
-
 def trial_error(trial: Trial) -> str:
     """Return the error of a failed trial, with secrets masked; empty if Tune wrote none."""
     if not trial.error_file or not Path(trial.error_file).is_file():

@@ -103,3 +103,30 @@ def test_a_run_id_in_the_environment_is_left_to_its_owner(callback, client, tmp_
     assert client.get_run(other.info.run_id).data.metrics == {}
     assert client.get_run(other.info.run_id).info.status == "RUNNING"
     assert callback.parent_run_id != other.info.run_id
+
+
+class Broken(FIFOScheduler):
+    """A scheduler that raises at the first result."""
+
+    def on_trial_result(self, tune_controller, trial, result):
+        raise RuntimeError("out of order")
+
+
+def test_after_a_run_that_an_error_has_ended_there_can_be_another(callback, client, tmp_path):
+    with pytest.raises(tune.TuneError, match="out of order"):
+        run_inline(
+            Counting,
+            tmp_path / "one",
+            scheduler=Broken(),
+            callbacks=[callback],
+            config={"rate": 1.0},
+        )
+    sweep(tmp_path / "one", callback, count=2)
+    states = [{run.info.status for run in children} for children in runs_of(client).values()]
+    assert states[-1] == {"FINISHED"}
+
+
+def test_a_run_in_the_folder_of_an_earlier_one_is_a_sweep_of_its_own(callback, client, tmp_path):
+    sweep(tmp_path / "one", callback, count=2)
+    sweep(tmp_path / "one", callback, count=1)
+    assert [len(children) for children in runs_of(client).values()] == [2, 1]
