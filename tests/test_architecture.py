@@ -42,14 +42,14 @@ CEILINGS = {
     "inspection": 275,
     "measure": 594,
     "parallelism": 240,
-    "record": 808,
+    "record": 814,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1974,
-    "searchers": 1713,
+    "searchers": 1716,
     "single modules": 1341,
     "space": 907,
-    "sweep": 2738,
+    "sweep": 2729,
     "testing": 300,
     "tracking": 2417,
     "trainables": 1315,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 37596, "tests": 36656, "scripts": 4639}
+LINES = {"tune_tf": 37595, "tests": 36654, "scripts": 4639}
 """Most lines of any kind."""
 
 
