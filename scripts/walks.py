@@ -26,7 +26,7 @@ import ray
 from ray import tune
 
 import tune_tf
-from tune_tf.tracking.writing.update_queue import UpdateQueue
+from tune_tf.record import Record
 from tune_tf.training.checkpoint import Checkpoint
 from tune_tf.workloads.digits import DigitsMLP
 
@@ -91,7 +91,7 @@ def run_sweep(walks: Walks, folder: Path) -> None:
     watched = [
         (tune_tf.SearchSpace, "__init__", CONFIG),
         (tune, "run", CONFIG),
-        (UpdateQueue, "put", RESULT),
+        (Record, "record_result", RESULT),
         (mlflow.MlflowClient, "log_batch", RESULT),
         (optuna.Study, "ask", SUGGESTION),
     ]

@@ -36,30 +36,30 @@ LARGE = {
 
 
 CEILINGS = {
-    "cli": 1259,
+    "cli": 1255,
     "config": 895,
     "data": 865,
     "inspection": 275,
     "measure": 594,
     "parallelism": 240,
-    "record": 814,
+    "record": 842,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1974,
     "searchers": 1716,
-    "single modules": 1341,
+    "single modules": 1584,
     "space": 907,
-    "sweep": 2729,
+    "sweep": 2576,
     "testing": 300,
-    "tracking": 2417,
+    "tracking": 1491,
     "trainables": 1315,
     "training": 5050,
-    "tune_internals": 485,
+    "tune_internals": 503,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 37595, "tests": 36654, "scripts": 4639}
+LINES = {"tune_tf": 36544, "tests": 36550, "scripts": 4639}
 """Most lines of any kind."""
 
 

@@ -10,7 +10,6 @@ from ray.train._internal.session import _TrainingResult
 from ray.train._internal.storage import StorageContext
 from ray.tune import Checkpoint, CheckpointConfig
 from ray.tune.experiment import Trial
-
 from tune_tf.sweep.state.snapshots import SnapshotWriter
 
 SESSION = "2026-11-22_07-39-43"

@@ -8,41 +8,25 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
-from tune_tf.tracking.outcome_tracker import OutcomeTracker
-from tune_tf.tune_internals.trial_state import latest_result
+from tune_tf.tracking.runs import SweepRuns
+from tune_tf.tracking.sweep_progress import SweepProgress
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Do nothing."""
+def _none_there(self: SweepRuns, dataset: Any) -> dict[str, Any]:
+    _find(self, dataset)
+    return {}
 
 
-def _has_reported(self: OutcomeTracker, trial: Any) -> bool:
-    return bool(latest_result(trial))
+def _again(self: SweepProgress, trials: Any) -> None:
+    self._seen.clear()
+    _add(self, trials)
 
+
+_find, _add = SweepRuns.find, SweepProgress.add
 
 OLD_BUGS: dict[str, tuple[type, str, Callable[..., Any], int]] = {
-    # aebe3f6
-    "a trial that is ended before it goes on is not ended in MLflow": (
-        OutcomeTracker,
-        "_has_started",
-        _has_reported,
-        543,
-    ),
-    # 8b87469
-    "a resume with nothing left to run does not note how trials ended": (
-        OutcomeTracker,
-        "_add_earlier_outcomes",
-        _nothing,
-        7,
-    ),
-    # 0434b1a
-    "a target that was reached before a kill does not end the resumed sweep": (
-        BudgetLimit,
-        "on_step_begin",
-        _nothing,
-        242,
-    ),
+    "a view does not ask MLflow which runs there are": (SweepRuns, "find", _none_there, 0),
+    "a trial that has ended is counted again": (SweepProgress, "add", _again, 0),
 }
 
 """By name: what is put in whose place, and the first seed that finds it."""

@@ -3,9 +3,9 @@
     python tests/driver_simulation/simulate.py --seeds 200
     python tests/driver_simulation/simulate.py --seed 17 --trace
 
-What is real: the driver from ``run_sweep`` and ``resume_sweep`` on (recovery, snapshots, record,
-budgets, ends, checkpoints that are removed), Optuna with its journal file, the tracking callback
-with its writer and spool, Tune's own controller, actor manager and saved states, and the files.
+What is real: the driver from ``run_sweep`` and ``resume_sweep`` on (record, resume, budgets, ends,
+checkpoints that are removed), Optuna, MLflow's view of the record with its thread, Tune's own
+controller and actor manager, and the files.
 
 What is virtual: trials (they train nothing), Ray's cluster, clocks, threads, the MLflow server, and
 what is slow and of no matter here (the report's pictures, YAML, the list of packages).

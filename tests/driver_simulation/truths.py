@@ -19,7 +19,7 @@ from tune_tf.space import flatten
 from tune_tf.sweep.plan import make_searcher
 from tune_tf.sweep.reproducibility import ordered_sweep_of
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
+from tune_tf.tracking.tags import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     from sweep_life import SimulatedSweep

@@ -38,7 +38,7 @@ import tune_tf.sweep.run
 import tune_tf.sweep.runner
 import tune_tf.sweep_folder
 import tune_tf.tracking.environment
-import tune_tf.tracking.run_writer
+import tune_tf.tracking.runs
 from tune_tf.atomic_files import write_atomically
 from tune_tf.record import Record
 from tune_tf.resources import TrialResources
@@ -94,14 +94,14 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         ),
         (tune_tf.sweep_folder, "datetime", VirtualDatetime),
         (tune_tf.sweep.parts, "session_folder", lambda: None),
-        (tune_tf.sweep.plan, "dataset_of", lambda workload: dict(_DATASET)),
+        (tune_tf.sweep.parts, "dataset_of", lambda workload: dict(_DATASET)),
         (tune_tf.sweep.runner, "trainable", _untrained),
         (Untrained, "cluster", cluster),
         (tune_tf.sweep.run, "runs_as_user", lambda: False),
         (tune_tf.sweep.run, "plan_sweep", lambda config, **_: _plan(config, planned)),
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.environment, "environment_texts", lambda: {"a.txt": "virtual"}),
-        (tune_tf.tracking.run_writer, "connect", lambda uri: Client(store, turns)),
+        (tune_tf.tracking.runs, "connect", lambda uri: Client(store, turns)),
         (Record, "_commit", _noticed(turns, Record._commit)),
         (OptunaSearcher, "finish", _remembered(cluster, OptunaSearcher.finish)),
         (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),

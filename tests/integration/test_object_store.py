@@ -7,10 +7,10 @@ import pytest
 from pyarrow import fs
 from terminal import kill, until
 from three_systems import assert_truth
-
-from tune_tf.inspection import SweepView
 from tune_tf.sweep.state.experiment_state import TuneState
 from tune_tf.sweep.state.recovery import recover
+
+from tune_tf.inspection import SweepView
 from tune_tf.sweep_folder import SweepFolder
 
 moto_server = pytest.importorskip("moto.server")

@@ -10,7 +10,6 @@ from faulty_proxy import FaultyProxy
 from tracking_server import TrackingServer
 
 from tune_tf.record import SweepHistory, recorded_results
-from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mlflow, pytest.mark.slow]
 
@@ -36,7 +35,7 @@ def proxy(server, monkeypatch):
 @pytest.fixture
 def patient(monkeypatch):
     """Let a sweep wait longer at its end for a store: a busy machine's is slow to come back."""
-    monkeypatch.setattr("tune_tf.tracking.writing.writer._PATIENCE_S", 120.0)
+    monkeypatch.setattr("tune_tf.tracking.view._PATIENCE_S", 120.0)
 
 
 def trainable():
@@ -88,7 +87,6 @@ def sweep(ray_cluster, tmp_path, proxy):
             "faults",
             objective=Objective("score", "max"),
             sweep_id=sweep_id,
-            spool_path=folder / SPOOL_FOLDER,
             details=SweepDetails(texts={"about.txt": "a sweep"}),
         )
         tune.run(
@@ -149,7 +147,6 @@ def assert_exact(server, folder):
     assert status == "FINISHED"
     ends = {(state, tags.get("tune_tf.stop_reason")) for state, tags, _ in runs.values()}
     assert ends == {("FINISHED", "completed")}
-    assert not (folder / SPOOL_FOLDER).exists()
 
 
 @pytest.mark.usefixtures("patient")
@@ -217,7 +214,7 @@ def test_a_sweep_from_the_shell_with_its_server_down_is_delivered_by_sync(
     assert code == 0, err
     assert json.loads(out)["num_left"] == 0
     code, out, err = verb("sync", str(folder), cwd=tmp_path)
-    assert (code, out) == (0, "MLflow has all of the sweep; there was nothing to deliver.\n")
+    assert (code, out) == (0, "MLflow has all of the sweep.\n")
 
     runs = stored(server.database, folder.name, "val_accuracy")
     parent = runs.pop(None)

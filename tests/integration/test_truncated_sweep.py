@@ -3,10 +3,10 @@
 import pytest
 from terminal import kill, until
 from three_systems import assert_truth
+from tune_tf.sweep.state.snapshots import snapshot_paths
 
 from tune_tf.inspection import SweepView
 from tune_tf.record import recorded_results
-from tune_tf.sweep.state.snapshots import snapshot_paths
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -5,7 +5,6 @@ import pytest
 from tune_tf.record import Record
 from tune_tf.sweep.sweep_result import finished_result
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 
 
 @pytest.fixture
@@ -32,10 +31,6 @@ def fail_to_log(sweep):
         diary.record_session_end(interrupted=False, run_ids={}, missing_outputs=["best model"])
 
 
-def fail_to_deliver(sweep):
-    (sweep.path / SPOOL_FOLDER).mkdir()
-
-
 def lose_the_report(sweep):
     (sweep.path / "report" / "report.html").unlink()
 
@@ -50,7 +45,6 @@ def edit(sweep):
     [
         interrupt,
         fail_to_log,
-        fail_to_deliver,
         lose_the_report,
         edit,
     ],

@@ -12,11 +12,3 @@ def report(callback, trial, step, **more):
 def start(callback, *trials):
     for trial in trials:
         callback.on_trial_start(1, list(trials), trial)
-
-
-def complete(callback, trial, step=1):
-    """Start a trial, which reports once and has ended then."""
-    start(callback, trial)
-    report(callback, trial, step, done=True)
-    callback.on_trial_complete(1, [trial], trial)
-    trial.set_status("TERMINATED")

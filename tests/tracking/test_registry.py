@@ -3,7 +3,7 @@
 import pytest
 
 from tune_tf.tracking.registry import BEST_MODEL_TAG, log_model, logged_model, register
-from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
+from tune_tf.tracking.tags import SWEEP_ID_TAG, TRIAL_ID_TAG
 
 pytestmark = pytest.mark.mlflow
 TAGS = {SWEEP_ID_TAG: "s1", TRIAL_ID_TAG: "t1"}

@@ -8,7 +8,6 @@ import pytest
 from tune_tf import mlflow_run
 from tune_tf.errors import InvalidSettingsError
 from tune_tf.tracking import mlflow_internals, trial_run
-from tune_tf.tracking.runs import SweepRuns, TrackedSweep
 from tune_tf.tracking.trial_run import (
     NoTrialRunError,
     TrialTracking,
@@ -16,11 +15,10 @@ from tune_tf.tracking.trial_run import (
     leave_trial,
     throwaway_run,
 )
-from tune_tf.tracking.writing.run_update import PARENT, RunUpdate
 
 pytestmark = pytest.mark.mlflow
 
-TAGS = {"tune_tf.sweep_id": "s1", "tune_tf.trial_id": "t1"}
+TAGS = {"tune_tf.sweep_id": "s1", "tune_tf.trial_id": "t1", "tune_tf.run": "s1/t1"}
 
 
 @pytest.fixture(autouse=True)
@@ -96,32 +94,6 @@ def test_a_run_that_is_made_later_is_waited_for(make_run, tracking):
     enter_trial("t1", tracking)
 
     assert mlflow_run(clock=clock, sleep=clock.sleep).run_id == made[0]
-
-
-def test_a_trial_that_is_starting_makes_its_run_under_the_sweeps(client, tracking):
-    experiment = client.create_experiment("digits")
-    tags = {"tune_tf.sweep_id": "s1", "mlflow.user": "ada", "mlflow.note.content": "the sweep"}
-    parent = client.create_run(experiment, tags=tags)
-    enter_trial("t1", tracking, starting=True)
-    made = client.get_run(mlflow_run().run_id)
-    enter_trial("t1", tracking)
-
-    assert mlflow_run().run_id == made.info.run_id
-    told = {key: tag for key, tag in made.data.tags.items() if key != "mlflow.runName"}
-    expected = {**TAGS, "mlflow.parentRunId": parent.info.run_id, "mlflow.user": "ada"}
-    assert told == {**expected, "tune_tf.created_by_trial": "t1"}
-    assert len(client.search_runs([experiment])) == 2
-
-
-def test_the_sweep_takes_the_run_that_a_starting_trial_has_made(client, tracking, store_uri):
-    runs = SweepRuns(client, TrackedSweep("s1", store_uri, "digits"))
-    runs.write(RunUpdate(PARENT))
-    enter_trial("t1", tracking, starting=True)
-    made = mlflow_run().run_id
-    runs.write(RunUpdate("t1", params={"width": "3"}))
-
-    assert runs.run_ids["t1"] == made
-    assert client.get_run(made).data.params == {"width": "3"}
 
 
 def test_a_run_that_never_comes_is_told_after_the_time_that_was_given(tracking, client):

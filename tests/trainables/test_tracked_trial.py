@@ -76,7 +76,7 @@ def store(empty_store, tmp_path):
     experiment = client.create_experiment("digits", artifact_location=location)
 
     def make_run(trial_id):
-        tags = {"tune_tf.sweep_id": "s1", "tune_tf.trial_id": trial_id}
+        tags = {"tune_tf.run": f"s1/{trial_id}", "tune_tf.trial_id": trial_id}
         return client.create_run(experiment, tags=tags).info.run_id
 
     return SimpleNamespace(

@@ -152,6 +152,7 @@ class SweepHistory:
         trials: By Tune's id, in order of number.
         num_results: Number of results of all trials, with repeated ones.
         run_id: MLflow's id of the sweep's parent run.
+        dataset: Fields of MLflow's ``Dataset``, if the data are known.
         earlier: Results of earlier sweeps that a warm start has read; None if it has not.
         environment: What the results of a reproducible sweep depend on besides its settings.
         reasons: Why they cannot be compared with those of another sweep.
@@ -161,6 +162,7 @@ class SweepHistory:
     trials: Mapping[str, RecordedTrial] = field(default_factory=dict)
     num_results: int = 0
     run_id: str | None = None
+    dataset: Mapping[str, str] | None = None
     earlier: Sequence[Mapping[str, Any]] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
@@ -182,9 +184,25 @@ class SweepHistory:
                 {trial.trial_id: trial for trial in trials},
                 sum(row["number"] for row in _rows(database, _NUM_RESULTS)),
                 facts.get("run_id"),
+                facts.get("dataset"),
                 facts.get("earlier"),
                 facts.get("environment", {}),
                 tuple(facts.get("reasons", ())),
+            )
+
+    @classmethod
+    def changes(cls, folder: Path, since_s: float) -> Self:
+        """Read the sessions and, of the trials, those that are not ended for long.
+
+        That are those that go on, and those that ended, or were tested, at that time or later.
+        """
+        with _reading(folder) as database:
+            if database is None:
+                return cls()
+            trials = map(_trial_of, _rows(database, _CHANGED_TRIALS, (since_s,)))
+            return cls(
+                tuple(map(_session_of, _rows(database, _SESSIONS))),
+                {trial.trial_id: trial for trial in trials},
             )
 
 
@@ -196,10 +214,10 @@ def recorded_results(folder: Path, number: int) -> Sequence[Mapping[str, Any]]:
     return [result.metrics for result in trial_results(folder, number)]
 
 
-def trial_results(folder: Path, number: int) -> Sequence[RecordedResult]:
-    """Return the results of a trial of a sweep's folder, in the order of their reports."""
+def trial_results(folder: Path, number: int, after: int = 0) -> Sequence[RecordedResult]:
+    """Return the results of a trial after so many, in the order of their reports."""
     with _reading(folder) as database:
-        rows = _rows(database, _RESULTS, (number,)) if database else ()
+        rows = _rows(database, _RESULTS, (number, after)) if database else ()
         return [
             RecordedResult(
                 dict(json.loads(row["metrics"])),
@@ -238,7 +256,7 @@ def recorded_pickle(folder: Path, name: str) -> bytes | None:
 _SESSIONS = "SELECT * FROM session ORDER BY number"
 _NUM_RESULTS = "SELECT count(*) AS number FROM result"
 _FACTS = "SELECT * FROM fact"
-_RESULTS = "SELECT * FROM result WHERE trial = ? ORDER BY number"
+_RESULTS = "SELECT * FROM result WHERE trial = ? AND number > ? ORDER BY number"
 _CHECKPOINTS = "SELECT path, metrics FROM checkpoint WHERE trial = ? ORDER BY number DESC"
 _PICKLE = "SELECT content FROM pickle WHERE name = ?"
 _TRIAL_ROWS = """
@@ -251,6 +269,10 @@ SELECT trial.*, (
 ) AS checkpoints FROM trial
 """
 _TRIALS = f"{_TRIAL_ROWS} ORDER BY number"
+_CHANGED_TRIALS = (
+    f"{_TRIAL_ROWS} WHERE outcome IS NULL OR max(coalesce(ended_s, 0), tested_s) >= ? "
+    "ORDER BY number"
+)
 _TRIALS_WITH_CHECKPOINTS = (
     f"{_TRIAL_ROWS} WHERE number IN (SELECT trial FROM checkpoint) ORDER BY number"  # noqa: S608
 )

@@ -97,6 +97,27 @@ class Record:
         """Record MLflow's id of the sweep's parent run."""
         self._put_fact("run_id", run_id)
 
+    def record_run_ids(self, run_ids: Mapping[str, str]) -> None:
+        """Record MLflow's ids of the runs of trials, by trial id."""
+        for trial_id, run_id in run_ids.items():
+            self._change_trial(trial_id, run_id=run_id)
+
+    def record_dataset(self, dataset: Mapping[str, str] | None) -> None:
+        """Record the fields of MLflow's ``Dataset``, if the data are known."""
+        self._put_fact("dataset", dataset)
+
+    def record_missing_outputs(self, missing_outputs: Sequence[str]) -> None:
+        """Record what could not be written at the end of a session."""
+        self._change_session(missing_outputs=_json(list(missing_outputs)))
+
+    def forget_trials(self, trial_ids: Iterable[str]) -> None:
+        """Delete trials that Tune has forgotten, as after a kill."""
+        for trial_id in trial_ids:
+            number = "(SELECT number FROM trial WHERE trial_id = ?)"
+            for table in ("result", "checkpoint"):
+                self._write(f"DELETE FROM {table} WHERE trial = {number}", trial_id)  # noqa: S608
+            self._write("DELETE FROM trial WHERE trial_id = ?", trial_id)
+
     def record_environment(self, environment: Mapping[str, str], reasons: Sequence[str]) -> None:
         """Record what the results of this session depend on, and why they are not comparable."""
         self._put_fact("environment", dict(environment))
@@ -257,8 +278,7 @@ class Record:
         fingerprint: SweepFingerprint | None = None,
     ) -> None:
         """Record the end of the session, as in :class:`Session`, and MLflow's ids of its runs."""
-        for trial_id, run_id in run_ids.items():
-            self._change_trial(trial_id, run_id=run_id)
+        self.record_run_ids(run_ids)
         self._put_fact("reasons", fingerprint.reasons if fingerprint else ())
         self._change_session(
             ended_cleanly=True,

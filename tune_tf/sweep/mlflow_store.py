@@ -1,18 +1,35 @@
-"""What MLflow has of a sweep: its data set, and delivery of what its runs lack."""
+"""MLflow as a view of a sweep: while it runs, and what is sent afterwards."""
 
 import json
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tune_tf.errors import InvalidSettingsError
+from tune_tf.record import Record, SweepHistory
 from tune_tf.secrets import mask_secrets
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.run_writer import Delivery, deliver
-from tune_tf.tracking.runs import TrackedSweep
-from tune_tf.tracking.writing.spool import SPOOL_FOLDER
+from tune_tf.tracking import MLflowView, SweepDetails, TrackedSweep
 from tune_tf.workload import Workload
 from tune_tf.workloads.settings_workload import SettingsWorkload
 
+MLFLOW_RUNS: Final = "MLflow's runs"
+"""Name of an output that is missing while MLflow lacks something."""
+
 _DIGEST_LENGTH = 16
+_SYNC_PATIENCE_S = 20.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How MLflow stands after what it lacked was sent."""
+
+    num_left: int  # of trials whose runs still lack something
+    num_refused: int  # values that MLflow rejected for good
+    error: str = ""  # empty if nothing is left
 
 
 def store_error_text(error: Exception, tracking_uri: str) -> str:
@@ -20,27 +37,75 @@ def store_error_text(error: Exception, tracking_uri: str) -> str:
     return mask_secrets(str(error).replace(tracking_uri, "the store")).strip()
 
 
+def mlflow_view(
+    folder: SweepFolder, rungs: Callable[[], Collection[int]], *, is_over: bool = False
+) -> MLflowView:
+    """Return MLflow as a view of a sweep.
+
+    ``rungs`` returns the iterations at which the scheduler compares trials; ``is_over`` is whether
+    no process drives the sweep.
+
+    Raises:
+        InvalidSettingsError: The sweep is not tracked.
+    """
+    config, uri = folder.config, folder.tracking_uri
+    if config.mlflow is None or uri is None:
+        raise InvalidSettingsError(
+            f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
+        )
+    sweep = TrackedSweep(
+        folder.sweep_id,
+        uri,
+        config.mlflow.experiment_name,
+        folder.sweep_id,
+        objective=config.leading_objective,
+        constraints=config.constraints,
+        details=SweepDetails(config.space, rungs, {"sweep.yaml": folder.masked_file}),
+        storage=str(folder.path),
+        files={"report.html": folder.path / "report" / "report.html"},
+    )
+    return MLflowView(folder.path, sweep, is_over=is_over)
+
+
+def close_view(view: MLflowView, folder: SweepFolder) -> bool:
+    """Wait until MLflow has everything, at most for a while; return whether it has."""
+    has_all = view.close()
+    if not has_all:
+        _log.warning(
+            "MLflow lacks a part of the sweep%s. Send it with:  tune-tf sync %s",
+            f" ({view.last_error})" if view.last_error else "",
+            folder.path,
+        )
+    return has_all
+
+
 def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Delivery:
-    """Deliver data to MLflow that was pending when the sweep ended or was killed.
+    """Send to MLflow what it lacks of a sweep that has ended or was killed.
 
     Repeated calls write nothing twice. The arguments are those of :meth:`SweepFolder.open`.
 
     Raises:
-        SweepConflictError: The sweep is still running and delivers by itself.
+        SweepConflictError: The sweep is still running and sends by itself.
         InvalidSettingsError: The sweep is not tracked.
     """
+    from tune_tf.sweep.plan import make_scheduler
+
     folder = SweepFolder.open(path, storage_path)
-    return deliver(_tracked_sweep(folder), folder.path / SPOOL_FOLDER)
-
-
-def _tracked_sweep(folder: SweepFolder) -> TrackedSweep:
-    """Return the sweep's tracking; raise InvalidSettingsError without any."""
-    uri, settings = folder.tracking_uri, folder.config.mlflow
-    if settings is None or uri is None:
-        raise InvalidSettingsError(
-            f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
-        )
-    return TrackedSweep(folder.sweep_id, uri, settings.experiment_name, reopen=True)
+    view = mlflow_view(folder, lambda: make_scheduler(folder.config).rungs, is_over=True)
+    if not SweepHistory.read(folder.path).sessions:
+        return Delivery(0, 0)
+    with Record(folder.path) as record:
+        history = record.history
+        view.start(history.trials.keys())
+        has_all = view.close(_SYNC_PATIENCE_S)
+        missing = history.sessions[-1].missing_outputs
+        if has_all and MLFLOW_RUNS in missing:
+            record.record_missing_outputs([each for each in missing if each != MLFLOW_RUNS])
+        known = {key: trial.run_id for key, trial in history.trials.items()}
+        new = {key: each for key, each in view.trial_run_ids.items() if known[key] != each}
+        record.record_run_ids(new)
+    num_left = 0 if has_all else max(view.num_waiting, 1)
+    return Delivery(num_left, view.num_refused, view.last_error)
 
 
 def dataset_of(workload: Workload) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""Plan of a sweep, checked without training, and its scheduler, searcher and tracker."""
+"""Plan of a sweep, checked without training, and its scheduler and searcher."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,17 @@ from tune_tf.record import RecordedTrial, SweepHistory, recorded_results
 from tune_tf.resources import TrialResources
 from tune_tf.schedulers import scheduler
 from tune_tf.schedulers.mutations import pb2_refusal, pbt_refusal, select_mutations
-from tune_tf.schedulers.outcome_mixin import OutcomeMixin
 from tune_tf.searchers import OptunaSearcher, ReplayedTrial, WarmStart
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.samplers.catalogue import make_sampler
 from tune_tf.searchers.samplers.custom_samplers import ProposalSampler
 from tune_tf.secrets import expand_references
 from tune_tf.sweep.cluster import cluster_address, num_fitting
-from tune_tf.sweep.mlflow_store import dataset_of
 from tune_tf.sweep.storage import check_storage
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking import MLflowCallback, SweepDetails
+from tune_tf.tracking import MLflowCallback
 from tune_tf.tracking.store import read_credentials
 from tune_tf.tracking.trial_run import TrialTracking
-from tune_tf.tracking.writing.spool import SPOOL_FOLDER
 from tune_tf.trainables.capacity import default_resources
 from tune_tf.workload import Workload
 
@@ -244,29 +241,6 @@ def study_searcher(
         warm_start_from=source and WarmStart(source, tracking_uri),
         sampler_arguments=searcher.arguments,
         earlier=earlier,
-    )
-
-
-def make_tracker(
-    folder: SweepFolder, workload: Workload, scheduler: OutcomeMixin, searcher: OptunaSearcher
-) -> MLflowCallback | None:
-    """Create the MLflow callback; None if tracking is off."""
-    if folder.config.mlflow is None or folder.tracking_uri is None:
-        return None
-    return MLflowCallback(
-        folder.tracking_uri,
-        folder.config.mlflow.experiment_name,
-        sweep_name=folder.sweep_id,
-        objective=folder.config.leading_objective,
-        constraints=folder.config.constraints,
-        sweep_id=folder.sweep_id,
-        spool_path=folder.path / SPOOL_FOLDER,
-        details=SweepDetails(
-            space=folder.config.space,
-            rungs=lambda: scheduler.rungs,
-            texts={"sweep.yaml": folder.masked_file},
-            dataset=dataset_of(workload),
-        ),
     )
 
 

@@ -1,5 +1,6 @@
 """Execution of a sweep by ``tune.run``."""
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,19 +17,20 @@ from tune_tf.results import SweepResult
 from tune_tf.schedulers.reproducible import ReproducibleScheduler
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.sweep.callbacks.guards import DiskGuard, unwrap_tune_errors
-from tune_tf.sweep.callbacks.recorders import trial_name
 from tune_tf.sweep.cluster import TUNE_ENVIRONMENT, environment_defaults
+from tune_tf.sweep.mlflow_store import MLFLOW_RUNS, close_view
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
 from tune_tf.sweep.resume import Resume
 from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_result, sweep_result
-from tune_tf.sweep_folder import SweepFolder
+from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables import trainable
 from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.start_up import fast_start_up
+from tune_tf.tune_internals.trial_state import trial_number
 
 
 class SweepSearch(SearchGenerator):
@@ -126,7 +128,7 @@ def run_trials(
     """
     parts = SweepParts(folder, plan, record, resume, searcher)
     RequestReader(record, parts.stopper, interrupt_sweep)
-    tracker = parts.tracker
+    view = parts.view
     budget, is_reproducible = folder.config.budget, folder.config.reproducible
     search = SweepSearch(
         parts.searcher,
@@ -142,10 +144,16 @@ def run_trials(
         environment_defaults(TUNE_ENVIRONMENT),
         unwrap_tune_errors(folder),
         fast_start_up(),
+        contextlib.ExitStack() as stack,
         parts.study_view or nullcontext(),
     ):
+        if view is not None:
+            stack.callback(view.stop)
+            view.start(resume.history.trials.keys())
         _run_tune(parts, search, [*parts.callbacks(export_process), *callbacks])
-        parts.searcher.finish(parts.outcome_tracker.outcomes)
+        parts.searcher.finish(parts.observer.outcomes)
+        if view is not None:
+            view.flush()
         if is_reproducible and parts.scheduler.end_reason is not None:
             parts.stopper.end(parts.scheduler.end_reason)
         elif is_reproducible and parts.stopper.reason is not None:
@@ -155,11 +163,13 @@ def run_trials(
         result, missing_outputs = record_result(result, parts, export_process)
         record.record_session_end(
             interrupted=result.interrupted,
-            run_ids=tracker.run_ids() if tracker else {},
+            run_ids=view.trial_run_ids if view else {},
             ended_early=result.ended_early,
-            missing_outputs=missing_outputs,
+            missing_outputs=[*missing_outputs, *([MLFLOW_RUNS] if view else [])],
             fingerprint=result.fingerprint,
         )
+        if view is not None and close_view(view, folder):
+            record.record_missing_outputs(missing_outputs)
     return result
 
 
@@ -184,6 +194,11 @@ def sweep_trainable(
         share_frozen=config.share_frozen,
         reproducible=config.reproducible,
     )
+
+
+def trial_name(trial: Trial) -> str:
+    """Return the name of a trial from its number, which determines the seed."""
+    return trial_folder_name(trial_number(trial))
 
 
 def _trials_of_resume(parts: SweepParts, spec: Mapping[str, Any]) -> list[Trial]:

@@ -3,18 +3,15 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from tune_tf.inspection import SweepState, SweepView
-from tune_tf.record import Record, RecordedTrial, SweepHistory
+from tune_tf.record import RecordedTrial, SweepHistory
 from tune_tf.results import SweepResult, TrialResult
 from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep_folder import SweepFolder
-from tune_tf.tracking.names import mlflow_metrics
-from tune_tf.tracking.writing.run_update import PARENT, Report
-from tune_tf.tracking.writing.spool import SPOOL_FOLDER
+from tune_tf.tracking.tags import PARENT
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +20,7 @@ def sweep_result(parts: SweepParts, *, search_finished: bool) -> SweepResult:
     """Return the result of a sweep; ``search_finished`` says whether all trials were proposed."""
     return replace(
         SweepView.of(parts.folder).result,
-        mlflow_run_id=parts.tracker.parent_run_id if parts.tracker else None,
+        mlflow_run_id=parts.view.run_id_of(PARENT) if parts.view else None,
         ended_early=parts.stopper.reason,
         search_finished=search_finished,
         fingerprint=parts.scheduler.fingerprint if parts.folder.config.reproducible else None,
@@ -46,8 +43,7 @@ def finished_result(folder: SweepFolder) -> SweepResult | None:
     view = SweepView.of(folder)
     if view.state is not SweepState.ENDED or view.result.interrupted:
         return None
-    is_complete = view.result.report_path.is_file() and not (folder.path / SPOOL_FOLDER).exists()
-    return view.result if is_complete else None
+    return view.result if view.result.report_path.is_file() else None
 
 
 def record_result(
@@ -59,22 +55,17 @@ def record_result(
         The result with the test metrics, and the names of missing outputs.
     """
     result, missing = _record_best(result, parts, export_process)
-    files = _write_report(result)
-    if parts.tracker is not None:
-        best = result.best_if_any
-        reports = _test_reports(best, parts.record) if best else {}
-        parts.tracker.attach(files, reports, result.fingerprint)
-    return result, [*([] if files else ["report"]), *missing]
+    return result, [*([] if _write_report(result) else ["report"]), *missing]
 
 
 def _record_best(
     result: SweepResult, parts: SweepParts, export_process: ModelExportProcess
 ) -> tuple[SweepResult, list[str]]:
     """Log the best model, and evaluate it on the test rows; return as :func:`record_result`."""
-    folder, tracker = parts.folder, parts.tracker
+    folder, view = parts.folder, parts.view
     settings = folder.config.mlflow
     if (
-        tracker is None
+        view is None
         or settings is None
         or not settings.log_best_model
         or result.interrupted
@@ -86,7 +77,7 @@ def _record_best(
         settings,
         export_process,
         tracking_uri=folder.tracking_uri or "",
-        run_ids=tracker.run_ids(),
+        run_ids=view.trial_run_ids,
     )
     evaluate_best(result, export_process, parts.record)
     recorded = parts.record.history.trials
@@ -99,28 +90,16 @@ def _with_test(trial: TrialResult, recorded: Mapping[str, RecordedTrial]) -> Tri
     return replace(trial, test_metrics=known.test_metrics) if known else trial
 
 
-def _test_reports(best: TrialResult, record: Record) -> dict[str, Report]:
-    """Return the test metrics for the best trial's and the parent's run in MLflow.
-
-    They have the time of the evaluation, so that MLflow skips them if a resume repeats them.
-    """
-    recorded = record.history.trials.get(best.trial_id)
-    if recorded is None or not recorded.test_metrics:
-        return {}
-    time_ms = round(recorded.tested_s * 1000)
-    report = Report(best.kept_iteration, time_ms, mlflow_metrics(recorded.test_metrics), once=False)
-    return {PARENT: report, best.trial_id: report}
-
-
-def _write_report(result: SweepResult) -> dict[str, Path]:
-    """Write the report and return its files by artifact path; on failure none."""
+def _write_report(result: SweepResult) -> bool:
+    """Write the report; return whether it could be written."""
     from tune_tf.report import write_report  # slow to import
 
     folder = result.report_path.parent
     try:
         for partial in folder.rglob(".*"):  # left by a killed driver
             partial.unlink()
-        return {"report.html": write_report(result, folder)}
+        write_report(result, folder)
     except OSError as error:
         _log.warning("the report of %s could not be written: %s", result.sweep_id, error)
-        return {}
+        return False
+    return True

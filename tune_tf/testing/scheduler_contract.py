@@ -17,7 +17,7 @@ from tune_tf.outcome import CONFIG_CHANGED_AT, STOP_REASON, Outcome
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.space import Float, Int, SearchSpace
 from tune_tf.tracking import MLflowCallback
-from tune_tf.tracking.writing.run_update import STOP_REASON_TAG, TRIAL_ID_TAG
+from tune_tf.tracking.tags import STOP_REASON_TAG, TRIAL_ID_TAG
 
 _ACTS_AT = 2
 _BEST, _DIVERGES, _WORST, _IS_KILLED, _RAISES = 0, 1, 3, 6, 7

@@ -1,5 +1,6 @@
 from .callback import MLflowCallback as MLflowCallback
-from .descriptions import SweepDetails as SweepDetails
-from .outcome_tracker import OutcomeTracker as OutcomeTracker
+from .tracked_sweep import SweepDetails as SweepDetails
+from .tracked_sweep import TrackedSweep as TrackedSweep
+from .view import MLflowView as MLflowView
 
-__all__ = ["MLflowCallback", "OutcomeTracker", "SweepDetails"]
+__all__ = ["MLflowCallback", "MLflowView", "SweepDetails", "TrackedSweep"]

@@ -18,7 +18,7 @@ MAX_EXPERIMENT_NAME_LENGTH = 256
 _MAX_FILE_NAME_BYTES = 200
 
 TIME_TOTAL = f"{SYSTEM_METRICS}time_total_s"
-"""The only one of Ray's own metrics that is logged; every report has it, so it marks the steps."""
+"""The only one of Ray's own metrics that is logged."""
 
 EXPLOITS = "tune/exploits"
 """Number of times that a trial had copied another trial's weights; omitted if zero.
@@ -27,8 +27,11 @@ Such a trial may report a step again with another value: a point is identified b
 its step.
 """
 
-NUM_ENDED_METRIC = "trials/ended"
-"""Number of ended trials; the step of the parent's reports."""
+COUNTS = "trials/"
+"""Prefix of the numbers of trials that have ended, in all and by outcome."""
+
+NUM_ENDED_METRIC = f"{COUNTS}ended"
+"""Number of ended trials; the step of the parent's points, each of which has it last."""
 
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
 

@@ -1,117 +1,265 @@
-"""MLflow runs of a sweep, opened in the writer's thread, since that takes seconds."""
+"""MLflow runs of a sweep: which there are, new ones, and what they lack."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.outcome import Outcome
-from tune_tf.secrets import mask_all
+from tune_tf.secrets import mask_all, mask_secrets
 from tune_tf.tracking.environment import git_commit
-from tune_tf.tracking.names import EXPLOITS, NUM_ENDED_METRIC, TIME_TOTAL, safe_file_name
-from tune_tf.tracking.store import sqlite_path
-from tune_tf.tracking.writing.open_run import NO_POINT, MetricPoint, OpenRun, Rejections
-from tune_tf.tracking.writing.run_update import (
-    CREATED_BY_TRIAL_TAG,
+from tune_tf.tracking.names import MAX_RUN_NAME_LENGTH, one_line, safe_file_name
+from tune_tf.tracking.run_content import RUNNING, Point, RunContent
+from tune_tf.tracking.store import connect, sqlite_path
+from tune_tf.tracking.tags import (
+    END_TAGS,
     PARENT,
     PARENT_RUN_TAG,
-    STOP_REASON_TAG,
+    RUN_TAG,
     SWEEP_ID_TAG,
     TRIAL_ID_TAG,
-    RunUpdate,
+    run_tag,
 )
+from tune_tf.tracking.tracked_sweep import TrackedSweep
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+_logger = logging.getLogger(__name__)
+
 _PAGE = 1000
 _GIT_COMMIT = "mlflow.source.git.commit"
+_PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"})
 # Selects the view in MLflow.
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
 
-@dataclass(frozen=True)
-class TrackedSweep:
-    """Settings of all MLflow runs of a sweep."""
+class RunGoneError(Exception):
+    """A run, or its experiment, was deleted: the runs of the sweep have to be looked up again."""
 
-    sweep_id: str  # tag shared by the runs
-    tracking_uri: str
-    experiment_name: str  # created if missing
-    tags: Mapping[str, str] = field(default_factory=dict)
-    reopen: bool = False  # whether runs of this sweep may exist already
-    trial_ids: frozenset[str] | None = None
-    """Trials with a run at the last save of the sweep; None if it was never saved."""
-    dataset: Mapping[str, str] | None = None  # fields of MLflow's Dataset
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data, without the tracking URI, which may contain a password."""
-        data = asdict(self)
-        del data["tracking_uri"]
-        data["trial_ids"] = None if self.trial_ids is None else sorted(self.trial_ids)
-        return data
+@dataclass
+class OpenRun:
+    """A run in MLflow, and what it has, as far as known.
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], tracking_uri: str) -> "TrackedSweep":
-        """Restore the output of :meth:`to_dict`, of a sweep whose runs may exist."""
-        trial_ids = None if data["trial_ids"] is None else frozenset(data["trial_ids"])
-        changes = {"tracking_uri": tracking_uri, "reopen": True, "trial_ids": trial_ids}
-        return cls(**{**data, **changes})
+    Args:
+        tests: Points with metrics on the test rows that were sent.
+        artifacts: Paths of those that were sent.
+    """
+
+    run_id: str
+    status: str = RUNNING
+    end_ms: int | None = None
+    params: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    has_dataset: bool = False
+    tests: Sequence[Point] = ()
+    artifacts: set[str] = field(default_factory=set)
+
+    def has_ended_as(self, content: RunContent) -> bool:
+        """Return whether it has that end already, and so all points from before."""
+        right_time = content.end_ms is None or content.end_ms == self.end_ms
+        return content.status != RUNNING and content.status == self.status and right_time
 
 
 class SweepRuns:
-    """Writer of updates to a sweep's MLflow runs, which it creates or reopens when needed.
+    """MLflow runs of a sweep.
 
-    Updates may be repeated in the same order: a report is skipped if the run has one of its step or
-    a later one, and everything else is idempotent. Values that MLflow rejects permanently are
-    skipped and counted, with one warning in all.
+    What is sent again is there once: points have the times of the record, and everything else
+    replaces itself. A killed process leaves at most a run without content, which is found by its
+    tags. Values that MLflow rejects for good are left out, with one warning in all.
+
+    Attributes:
+        num_calls: Number of calls that wrote something.
+        num_refused: Number of values that MLflow rejected.
     """
 
-    def __init__(self, client: "MlflowClient", sweep: TrackedSweep) -> None:
-        self._client = client
+    def __init__(self, sweep: TrackedSweep) -> None:
+        self.num_calls = self.num_refused = 0
         self._sweep = sweep
-        over_http = sweep.tracking_uri.startswith(("http://", "https://", "databricks"))
-        self._rejections = Rejections(over_http=over_http)
+        self._client: MlflowClient
+        self._experiment: str
+        self._dataset: Mapping[str, str] | None = None
+        self._over_http = sweep.tracking_uri.startswith(("http://", "https://", "databricks"))
+        self._doubtful: set[str] = set()
+
+    def find(self, dataset: Mapping[str, str] | None) -> dict[str, OpenRun]:
+        """Open the store; return the runs that there are, by trial id or :data:`PARENT`.
+
+        ``dataset`` has the fields of MLflow's ``Dataset``, if the sweep's data are known.
+        """
+        self._dataset = dataset
+        self._client = connect(self._sweep.tracking_uri)
         self._experiment = self._experiment_id()
-        self._open: dict[str, OpenRun] = {}
-        self._maybe_created: set[str] = set()
-        self._existing: dict[str, Run] = {}
-        if sweep.reopen:
-            self._find()
+        condition = f"tags.`{SWEEP_ID_TAG}` = '{self._sweep.sweep_id}'"
+        return {
+            run.data.tags.get(TRIAL_ID_TAG, PARENT): _open(run) for run in self._search(condition)
+        }
 
-    @property
-    def num_refused(self) -> int:
-        """Number of values that MLflow rejected permanently."""
-        return self._rejections.num_values
+    def create(self, key: str, content: RunContent, parent_id: str | None = None) -> OpenRun:
+        """Make the run of a trial, or with :data:`PARENT` that of the sweep."""
+        tag = run_tag(self._sweep.sweep_id, key)
+        if key in self._doubtful:  # it may have been made without an answer
+            found = self._search(f"tags.`{RUN_TAG}` = '{tag}'")
+            if found:
+                return _open(found[0])
+        tags = {**self._context_tags, **self._sweep.tags}
+        tags |= {SWEEP_ID_TAG: self._sweep.sweep_id, RUN_TAG: tag}
+        if parent_id is not None:
+            tags |= {TRIAL_ID_TAG: key, PARENT_RUN_TAG: parent_id}
+        name = one_line(mask_secrets(content.name), MAX_RUN_NAME_LENGTH)
+        self._doubtful.add(key)
+        try:
+            run = self._client.create_run(
+                self._experiment, start_time=content.start_ms, tags=mask_all(tags), run_name=name
+            )
+        except Exception as error:
+            if self._is_permanent(error):
+                raise RunGoneError(mask_secrets(str(error))) from error
+            raise
+        self._doubtful.discard(key)
+        self.num_calls += 1
+        return _open(run)
 
-    @property
-    def run_ids(self) -> dict[str, str]:
-        """MLflow's run ids by trial id or :data:`PARENT`, for the runs found or created."""
-        existing = {key: run.info.run_id for key, run in self._existing.copy().items()}
-        return existing | {key: run.run_id for key, run in self._open.copy().items()}
+    def delete(self, run: OpenRun) -> None:
+        """Delete a run."""
+        self._client.delete_run(run.run_id)
 
-    def run_id_of(self, run: str) -> str | None:
-        """Return MLflow's id of a trial's run; None until the run is open."""
-        open_run = self._open.get(run)
-        return open_run.run_id if open_run else None
+    def send(self, run: OpenRun, content: RunContent) -> None:
+        """Send what a run lacks: first its values, then its end, then its artifacts.
 
-    def write(self, update: RunUpdate) -> None:
-        """Write an update, and remove from it the parts written."""
-        run = self._run(update)
-        if run.is_deleted:
-            self._rejections.count(update.size, "its run was deleted")
+        Raises:
+            RunGoneError: The run was deleted.
+        """
+        if content.status == RUNNING != run.status:
+            self._call(run, partial(self._client.update_run, run.run_id, status=RUNNING))
+            run.status, run.end_ms = RUNNING, None
+        self._send_dataset(run)
+        self._send_values(run, content)
+        if content.status != RUNNING and not run.has_ended_as(content):
+            end = partial(self._client.set_terminated, run.run_id, content.status, content.end_ms)
+            self._call(run, end)
+            run.status, run.end_ms = content.status, content.end_ms
+        for path in content.texts.keys() - run.artifacts:
+            text = mask_secrets(content.texts[path])
+            self._call(run, partial(self._client.log_text, run.run_id, text, path))
+            run.artifacts.add(path)
+        for path in content.files.keys() - run.artifacts:
+            folder = path.rpartition("/")[0] or None
+            file = str(content.files[path])
+            self._call(run, partial(self._client.log_artifact, run.run_id, file, folder))
+            run.artifacts.add(path)
+
+    def _send_values(self, run: OpenRun, content: RunContent) -> None:
+        for key in (set(END_TAGS) & run.tags.keys()) - content.tags.keys():  # it goes on
+            # MLflow refuses what it did at an earlier call that it has not answered.
+            self._error(run, partial(self._client.delete_tag, run.run_id, key))
+            del run.tags[key]
+        params = {key: each for key, each in content.params.items() if key not in run.params}
+        params = mask_all(params) if params else {}
+        tags = mask_all(content.tags)
+        tags = {key: text for key, text in tags.items() if run.tags.get(key) != text}
+        tests = content.tests if content.tests != run.tests else ()
+        self._log(run, _batch(params, [*content.points, *tests], tags))
+        run.params |= params
+        run.tags |= tags
+        run.tests = content.tests
+
+    def _log(self, run: OpenRun, batch: Mapping[str, list[Any]]) -> None:
+        """Log a batch; if MLflow rejects it for good, all but the rejected values."""
+        count = sum(map(len, batch.values()))
+        if not count:
             return
-        run.write(update)
-        if update.trials is not None:
-            self._reconcile(update.trials, update.ends)
-            update.trials = None
-        run.end(update)
+        error = self._error(run, partial(self._client.log_batch, run.run_id, **batch))
+        if error is not None and count == 1:
+            self._refuse(error)
+        elif error is not None:
+            for part in _halves(batch):
+                self._log(run, part)
+
+    def _call(self, run: OpenRun, call: Callable[[], object]) -> None:
+        """Make a call that writes one value; leave out a value that MLflow rejects for good."""
+        if (error := self._error(run, call)) is not None:
+            self._refuse(error)
+
+    def _error(self, run: OpenRun, call: Callable[[], object]) -> Exception | None:
+        """Make a call; return the error if MLflow rejects it for good.
+
+        Raises:
+            RunGoneError: The run was deleted.
+        """
+        try:
+            call()
+        except Exception as error:
+            if not self._is_permanent(error):
+                raise
+            self._check_there(run)
+            return error
+        self.num_calls += 1
+        return None
+
+    def _refuse(self, error: Exception) -> None:
+        if not self.num_refused:
+            _logger.warning(
+                "MLflow rejected a value, which is left out of its runs: %s",
+                mask_secrets(str(error)),
+            )
+        self.num_refused += 1
+
+    def _is_permanent(self, error: Exception) -> bool:
+        """Return whether MLflow itself raised an error that it would raise again."""
+        from mlflow.exceptions import RestException
+
+        # Over HTTP, a proxy may respond for a server that is starting.
+        is_mlflows = not self._over_http or isinstance(error, RestException)
+        return is_mlflows and getattr(error, "error_code", None) in _PERMANENT
+
+    def _check_there(self, run: OpenRun) -> None:
+        """Raise RunGoneError if a run was deleted."""
+        try:
+            stage = self._client.get_run(run.run_id).info.lifecycle_stage
+        except Exception as error:
+            if not self._is_permanent(error):
+                raise
+            stage = "deleted"
+        if stage == "deleted":
+            raise RunGoneError(f"the run {run.run_id} was deleted")
+
+    def _send_dataset(self, run: OpenRun) -> None:
+        """Log the sweep's data set as an input of a run."""
+        if run.has_dataset or self._dataset is None:
+            return
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        dataset, tag = Dataset(**self._dataset), InputTag("mlflow.data.context", "training")
+        inputs = [DatasetInput(dataset, [tag])]
+        self._call(run, partial(self._client.log_inputs, run.run_id, inputs))
+        run.has_dataset = True
+
+    def _search(self, condition: str) -> "list[Run]":
+        runs: list[Run] = []
+        token = None
+        while token != "":
+            page = self._client.search_runs(
+                [self._experiment],
+                condition,
+                max_results=_PAGE,
+                order_by=["attributes.start_time DESC"],  # of two, the first one counts
+                page_token=token,
+            )
+            runs.extend(page)
+            token = page.token or ""
+        return runs
 
     def _experiment_id(self) -> str:
         name = self._sweep.experiment_name
         experiment = self._client.get_experiment_by_name(name)
         if experiment is not None:
+            if experiment.lifecycle_stage == "deleted":
+                self._client.restore_experiment(experiment.experiment_id)
+                _logger.warning("the MLflow experiment %r was deleted: it is restored", name)
             return experiment.experiment_id
         path = sqlite_path(self._sweep.tracking_uri)
         if path is None or path.absolute().parent == Path.cwd():
@@ -122,118 +270,6 @@ class SweepRuns:
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )
 
-    def _search(self, condition: str = "") -> "list[Run]":
-        """Return the sweep's runs, the oldest first; with a condition, only those that meet it.
-
-        SQLite looks up the second tag only where the first one matches, so the condition precedes.
-        """
-        of_sweep = f"tags.`{SWEEP_ID_TAG}` = '{self._sweep.sweep_id}'"
-        runs: list[Run] = []
-        token = None
-        while token != "":
-            page = self._client.search_runs(
-                [self._experiment],
-                f"{condition} AND {of_sweep}" if condition else of_sweep,
-                max_results=_PAGE,
-                order_by=["attributes.start_time ASC"],
-                page_token=token,
-            )
-            runs.extend(page)
-            token = page.token or ""
-        return runs
-
-    def _find(self, condition: str = "") -> None:
-        """Record existing runs; of two runs of one trial, prefer the one with data."""
-        for run in self._search(condition):
-            key = run.data.tags.get(TRIAL_ID_TAG, PARENT)
-            other = self._existing.get(key)
-            if other is None or not (other.data.metrics or other.data.params):
-                self._existing[key] = run
-
-    def _run(self, update: RunUpdate) -> OpenRun:
-        if update.run != PARENT and PARENT not in self._open:
-            self._run(RunUpdate(PARENT, update.time_ms))
-        run = self._open.get(update.run)
-        if run is not None and update.fresh and _differ(run.params, update.params):
-            # A killed Tune forgot the trial and gave its id to another one.
-            self._client.delete_run(run.run_id)
-            self._existing.pop(update.run, None)
-            del self._open[update.run]
-            run = None
-        if run is None:
-            run = self._adopt(update) or self._create(update)
-            self._open[update.run] = run
-        return run
-
-    def _adopt(self, update: RunUpdate) -> OpenRun | None:
-        """Return the existing run of a trial, if any."""
-        condition = f"tags.`{TRIAL_ID_TAG}` = '{update.run}'" if update.run else ""
-        if update.run in self._maybe_created:  # a failed creation may have succeeded on the server
-            self._find(condition)
-        elif update.run and update.run not in self._existing:
-            self._find(f"tags.`{CREATED_BY_TRIAL_TAG}` = '{update.run}'")
-        run = self._existing.get(update.run)
-        if run is not None and update.fresh and _differ(run.data.params, update.params):
-            # As above; a killed process may have written only part of the parameters.
-            self._client.delete_run(run.info.run_id)
-            del self._existing[update.run]
-            self._find(condition)
-            run = self._existing.get(update.run)
-        if run is None:
-            return None
-        if not (run.inputs and run.inputs.dataset_inputs):
-            self._log_dataset(run.info.run_id)
-        tags = {**self._context_tags, **self._sweep.tags}
-        missing = {name: text for name, text in tags.items() if name not in run.data.tags}
-        update.tags = {**missing, **update.tags}
-        last, last_ms = self._last_report(update.run, run)
-        info, params = run.info, dict(run.data.params)
-        return OpenRun(
-            self._client, self._rejections, info.run_id, info.status, params, last, last_ms
-        )
-
-    def _last_report(self, key: str, run: "Run") -> tuple[MetricPoint, int | None]:
-        marker = NUM_ENDED_METRIC if key == PARENT else TIME_TOTAL  # in every report
-        if marker not in run.data.metrics:
-            return NO_POINT, None
-        history = self._client.get_metric_history
-        points = [((0, each.step), each.timestamp) for each in history(run.info.run_id, marker)]
-        if EXPLOITS in run.data.metrics:
-            points += [
-                ((int(each.value), each.step), each.timestamp)
-                for each in history(run.info.run_id, EXPLOITS)
-            ]
-        return max(points, default=(NO_POINT, None))
-
-    def _create(self, update: RunUpdate) -> OpenRun:
-        tags = {**self._context_tags, **self._sweep.tags, SWEEP_ID_TAG: self._sweep.sweep_id}
-        if update.run != PARENT:
-            tags[TRIAL_ID_TAG] = update.run
-            tags[PARENT_RUN_TAG] = self._open[PARENT].run_id
-        self._maybe_created.add(update.run)
-        run = self._client.create_run(
-            self._experiment, start_time=update.time_ms, tags=tags, run_name=update.name
-        )
-        self._log_dataset(run.info.run_id)
-        self._maybe_created.discard(update.run)
-        update.name = None
-        return OpenRun(self._client, self._rejections, run.info.run_id)
-
-    def _log_dataset(self, run_id: str) -> None:
-        """Log the sweep's data set as an input of a run, unless MLflow rejects it for good."""
-        if self._sweep.dataset is None:
-            return
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        dataset = Dataset(**self._sweep.dataset)
-        inputs = [DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])]
-        try:
-            self._client.log_inputs(run_id, inputs)
-        except Exception as error:
-            if not self._rejections.is_permanent(error):
-                raise
-            self._rejections.count(1, error)
-
     @cached_property
     def _context_tags(self) -> dict[str, str]:
         """Tags that ``mlflow.start_run`` would set, and the commit where MLflow finds none."""
@@ -243,28 +279,43 @@ class SweepRuns:
         tags = resolve_tags()
         if _GIT_COMMIT not in tags and (commit := git_commit()):
             tags[_GIT_COMMIT] = commit
-        return mask_all(tags)
-
-    def _reconcile(self, trials: frozenset[str], ends: Mapping[str, str]) -> None:
-        """Delete duplicate and unknown runs, and end running ones, after a killed driver."""
-        saved = self._sweep.trial_ids
-        for run in self._search():
-            trial_id = run.data.tags.get(TRIAL_ID_TAG)
-            if trial_id is None:
-                if run.info.run_id != self._open[PARENT].run_id:
-                    self._client.delete_run(run.info.run_id)  # created by a call without response
-                continue
-            open_run = self._open.get(trial_id)
-            is_duplicate = open_run is not None and open_run.run_id != run.info.run_id
-            is_known = trial_id in trials or trial_id in (saved or ())
-            has_ended = STOP_REASON_TAG in run.data.tags
-            if is_duplicate or (not is_known and not (saved is None and has_ended)):
-                self._client.delete_run(run.info.run_id)
-            elif run.info.status == "RUNNING":
-                outcome = Outcome(ends.get(trial_id, "interrupted"))
-                self._client.set_tag(run.info.run_id, STOP_REASON_TAG, outcome.value)
-                self._client.set_terminated(run.info.run_id, outcome.mlflow)
+        return tags
 
 
-def _differ(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    return any(old.get(key, value) != value for key, value in new.items())
+def _open(run: "Run") -> OpenRun:
+    info, data = run.info, run.data
+    return OpenRun(
+        info.run_id,
+        info.status,
+        info.end_time,
+        dict(data.params),
+        dict(data.tags),
+        bool(run.inputs and run.inputs.dataset_inputs),
+    )
+
+
+def _batch(
+    params: Mapping[str, str], points: Sequence[Point], tags: Mapping[str, str]
+) -> dict[str, list[Any]]:
+    """Return the arguments of ``log_batch``, without empty ones."""
+    from mlflow.entities import Metric, Param, RunTag
+
+    batch: dict[str, list[Any]] = {
+        "params": [Param(key, value) for key, value in params.items()],
+        "metrics": [
+            Metric(key, value, point.time_ms, point.step)
+            for point in points
+            for key, value in point.metrics.items()
+        ],
+        "tags": [RunTag(key, value) for key, value in tags.items()],
+    }
+    return {kind: values for kind, values in batch.items() if values}
+
+
+def _halves(batch: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
+    """Split a batch by kind, or a batch of one kind into halves."""
+    if len(batch) > 1:
+        return [{kind: values} for kind, values in batch.items()]
+    [(kind, values)] = batch.items()
+    middle = len(values) // 2
+    return [{kind: values[:middle]}, {kind: values[middle:]}]

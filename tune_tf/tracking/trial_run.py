@@ -14,19 +14,13 @@ from urllib.parse import urlsplit
 from tune_tf.errors import InvalidSettingsError, TuneTfError
 from tune_tf.tracking.mlflow_internals import active_run
 from tune_tf.tracking.store import check_names, connect, sqlite_path
-from tune_tf.tracking.writing.run_update import (
-    CREATED_BY_TRIAL_TAG,
-    PARENT_RUN_TAG,
-    SWEEP_ID_TAG,
-    TRIAL_ID_TAG,
-)
+from tune_tf.tracking.tags import RUN_TAG, run_tag
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _HTTP = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3"}  # a trial has no queue that retries
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-_CONTEXT = ("mlflow.user", "mlflow.source.")  # user and code, the same for all runs of a sweep
 
 
 class NoTrialRunError(TuneTfError, RuntimeError):
@@ -81,7 +75,6 @@ class TrialRun:
 class _Trial:
     trial_id: str
     tracking: TrialTracking | None  # None if the sweep is not tracked
-    starting: bool = False  # the driver has not created its run
     own_store: bool = False  # a temporary store, where this process creates the run
     run_id: str | None = None
 
@@ -92,13 +85,11 @@ class _Process:
     trial: _Trial | None = None
 
 
-def enter_trial(trial_id: str, tracking: TrialTracking | None, *, starting: bool = False) -> None:
-    """Set the trial of this process; ``starting`` if Tune is still waiting for its start."""
+def enter_trial(trial_id: str, tracking: TrialTracking | None) -> None:
+    """Set the trial of this process."""
     trial = _Process.trial
     if trial is None or (trial.trial_id, trial.tracking) != (trial_id, tracking):
-        _Process.trial = _Trial(trial_id, tracking, starting)
-    else:
-        trial.starting = starting
+        _Process.trial = _Trial(trial_id, tracking)
 
 
 def leave_trial() -> None:
@@ -133,7 +124,7 @@ def mlflow_run(
             mlflow.log_figure(figure, "confusion.png")
 
     The call waits up to ``timeout_s`` seconds for the run, which the sweep creates shortly after
-    the trial starts. The first call in a process loads MLflow, which takes seconds. Inside a
+    Tune has made the trial. The first call in a process loads MLflow, which takes seconds. Inside a
     ``tf.function`` such as ``train_step``, the call runs during tracing, not for every batch.
 
     Raises:
@@ -181,11 +172,7 @@ def _create_in_own_store(tracking: TrialTracking) -> str:
 
 
 def _find(trial: _Trial, tracking: TrialTracking) -> str | None:
-    """Return the id of a trial's run; None if the driver has not created it yet.
-
-    The driver creates the run once the trial has started. A trial that is still starting cannot
-    wait for that and creates the run itself; the driver adopts it.
-    """
+    """Return the id of a trial's run; None if the driver has not created it yet."""
     path = sqlite_path(tracking.tracking_uri)
     if path is not None and not path.exists():
         return None  # MLflow would create an empty store, on a node without the sweep's file
@@ -193,26 +180,12 @@ def _find(trial: _Trial, tracking: TrialTracking) -> str | None:
     experiment = client.get_experiment_by_name(tracking.experiment_name)
     if experiment is None:
         return None
-    of_sweep = f"tags.`{SWEEP_ID_TAG}` = '{tracking.sweep_id}'"
     runs = client.search_runs(
         [experiment.experiment_id],
-        f"tags.`{TRIAL_ID_TAG}` = '{trial.trial_id}' AND {of_sweep}",
+        f"tags.`{RUN_TAG}` = '{run_tag(tracking.sweep_id, trial.trial_id)}'",
         max_results=1,
-        order_by=["attributes.start_time DESC"],
     )
-    if runs or not trial.starting:
-        return runs[0].info.run_id if runs else None
-    oldest = client.search_runs(
-        [experiment.experiment_id], of_sweep, max_results=1, order_by=["attributes.start_time ASC"]
-    )
-    if not oldest or TRIAL_ID_TAG in oldest[0].data.tags:
-        return None
-    [parent] = oldest
-    tags = {key: tag for key, tag in parent.data.tags.items() if key.startswith(_CONTEXT)}
-    tags[SWEEP_ID_TAG] = tracking.sweep_id
-    tags[TRIAL_ID_TAG] = tags[CREATED_BY_TRIAL_TAG] = trial.trial_id
-    tags[PARENT_RUN_TAG] = parent.info.run_id
-    return client.create_run(experiment.experiment_id, tags=tags).info.run_id
+    return runs[0].info.run_id if runs else None
 
 
 def _missing_reason(

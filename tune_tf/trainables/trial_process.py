@@ -275,7 +275,7 @@ class TrialProcess:
         """Set up log, MLflow run and system metrics around the start of a trial."""
         self._trial = trial
         self.log.begin(trial.log)
-        enter_trial(trial.trial_id, self._settings.tracking, starting=True)
+        enter_trial(trial.trial_id, self._settings.tracking)
         self._stop_autologging()
         yield
         self._stop_autologging()  # the workload's code may have enabled it

@@ -1,11 +1,12 @@
 """State of Tune's trials: last results, errors, status, checkpoints and running averages."""
 
+import pickle
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ray.tune import Callback, Checkpoint
+from ray.tune import Callback, Checkpoint, TuneError
 from ray.tune.experiment import Trial
 from ray.tune.result import TRAINING_ITERATION, TRIAL_ID
 
@@ -62,6 +63,33 @@ def trial_error(trial: Trial) -> str:
     if not trial.error_file or not Path(trial.error_file).is_file():
         return ""
     return mask_secrets(Path(trial.error_file).read_text(errors="replace"))
+
+
+def mask_error_files(trial: Trial) -> None:
+    """Mask secrets in the error files that Tune wrote for a failed trial.
+
+    Tune copies the files from a local folder to the storage; a remote storage gets its copy after
+    this call. A pickled error with a secret is replaced by one with the masked text, since an
+    arbitrary object cannot be masked.
+    """
+    names = [Path(path).name for path in (trial.error_file, trial.pickled_error_file) if path]
+    folders = {Path(folder) for folder in (trial.local_path, trial.path) if folder}
+    for path in (folder / name for folder in folders for name in names):
+        if path.is_file():
+            _mask_error_file(path)
+
+
+def _mask_error_file(path: Path) -> None:
+    text = path.read_text(errors="replace")
+    masked_text = mask_secrets(text)
+    if masked_text == text:
+        return
+    if path.suffix != ".pkl":
+        path.write_text(masked_text)
+        return
+    beside = path.with_suffix(".txt")
+    error = mask_secrets(beside.read_text(errors="replace")) if beside.is_file() else ""
+    path.write_bytes(pickle.dumps(TuneError(error or "an error that contained a secret")))
 
 
 def was_lost(trial: Trial) -> bool:

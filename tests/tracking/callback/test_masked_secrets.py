@@ -38,12 +38,12 @@ def written(inline, store_uri, client, tmp_path, monkeypatch, caplog, capfd):
 
     from tune_tf.config import SweepConfig
     from tune_tf.sweep_folder import SweepFolder
-    from tune_tf.tracking import MLflowCallback, SweepDetails, run_writer
+    from tune_tf.tracking import MLflowCallback, SweepDetails, runs
 
     monkeypatch.setenv("PLANTED_API_TOKEN", ENV_TOKEN)
     monkeypatch.setenv("STORAGE", STORAGE_PASSWORD)
     monkeypatch.setenv("TRACKING", URI_PASSWORD)
-    monkeypatch.setattr(run_writer, "connect", lambda uri: client)
+    monkeypatch.setattr(runs, "connect", lambda uri: client)
     config = SweepConfig.from_dict(
         {
             "name": "digits",
@@ -82,7 +82,6 @@ def written(inline, store_uri, client, tmp_path, monkeypatch, caplog, capfd):
                     folder.sweep_id,
                     sweep_id=folder.sweep_id,
                     tags={"from": f"Authorization: Bearer {ENV_TOKEN}"},
-                    spool_path=folder.path / "mlflow-spool",
                     details=SweepDetails(texts={"sweep.yaml": config.to_yaml()}),
                 )
             ],

@@ -12,9 +12,10 @@ from stand_in_memory import StandInTrial
 
 from tune_tf.outcome import Outcome
 from tune_tf.parallelism import Mirrored, MultiWorker
-from tune_tf.tracking.outcome_tracker import OutcomeTracker
+from tune_tf.record import Record
 from tune_tf.trainables import trainable
 from tune_tf.trainables.memory.oom_retries import OomRetries
+from tune_tf.trial_observer import TrialObserver
 
 for each in (greedy, stand_in_memory):
     cloudpickle.register_pickle_by_value(each)  # this folder is not on the path of Ray's workers
@@ -30,17 +31,18 @@ def run(ray_cluster, tmp_path):
     """Return a function that runs one trial and returns it with how it ended."""
 
     def run(kind, config, *, oom_retries=2, workload=GreedyWorkload, parallelism=ONE):
-        endings = OutcomeTracker()
-        [trial] = tune.run(
-            kind,
-            config=config,
-            stop={"training_iteration": NUM_EPOCHS},
-            callbacks=[endings, OomRetries(workload, parallelism, oom_retries=oom_retries)],
-            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
-            storage_path=str(tmp_path),
-            raise_on_failed_trial=False,
-            verbose=0,
-        ).trials
+        with Record(tmp_path) as record:
+            endings = TrialObserver(record.begin_session())
+            [trial] = tune.run(
+                kind,
+                config=config,
+                stop={"training_iteration": NUM_EPOCHS},
+                callbacks=[OomRetries(workload, parallelism, oom_retries=oom_retries), endings],
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+                storage_path=str(tmp_path),
+                raise_on_failed_trial=False,
+                verbose=0,
+            ).trials
         return trial, endings.outcomes[trial.trial_id]
 
     return run

@@ -12,7 +12,7 @@ from tune_tf.sweep.config_diff import extended_budget
 from tune_tf.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
-    from tune_tf.tracking.run_writer import Delivery
+    from tune_tf.sweep.mlflow_store import Delivery
 
 
 def extend(
@@ -88,10 +88,10 @@ def sync(
     storage_path: options.StoragePathOption = options.STORAGE_PATH,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Send to MLflow the results that were pending when the sweep ended or was killed.
+    """Send to MLflow what it lacks of a sweep that has ended or was killed.
 
-    A sweep continues while its MLflow store is down, and keeps pending results in its folder. Run
-    this as often as you like: nothing is written twice. Exit code 1: results are still pending.
+    A sweep continues while its MLflow store is down, and its folder has all results. Run this as
+    often as you like: nothing is written twice. Exit code 1: MLflow still lacks something.
 
     Example: `tune-tf sync digits-cnn`
     """
@@ -103,12 +103,8 @@ def sync(
 
 
 def delivery_text(delivery: "Delivery") -> str:
-    """Summarize a delivery."""
-    if not (delivery.num_delivered or delivery.num_left):
-        return "MLflow has all of the sweep; there was nothing to deliver."
-    text = f"{delivery.num_delivered} entries delivered to MLflow"
-    if delivery.num_refused:
-        text += f", which rejected {delivery.num_refused} of their values"
+    """Return how MLflow stands, in a sentence."""
     if delivery.num_left:
-        return f"{text}; {delivery.num_left} are left: {delivery.error}"
-    return f"{text}; nothing is left."
+        return f"MLflow still lacks something of {delivery.num_left} trials: {delivery.error}"
+    refused = f", but for {delivery.num_refused} values that it rejected"
+    return f"MLflow has all of the sweep{refused if delivery.num_refused else ''}."

@@ -16,7 +16,7 @@ from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.ranking import kept_result
 from tune_tf.record import Record, SweepHistory
 from tune_tf.sweep.stopper import SweepStopper
-from tune_tf.tracking import OutcomeTracker
+from tune_tf.trial_observer import TrialObserver
 from tune_tf.tune_internals.trial_state import EndedTrials, latest_result
 
 _HOUR_S = 3600
@@ -46,7 +46,7 @@ class BudgetLimit(Callback):
         self,
         config: SweepConfig,
         stopper: SweepStopper,
-        outcome_tracker: OutcomeTracker,
+        observer: TrialObserver,
         clock: Callable[[], float] = time.monotonic,
         decided_end: Callable[[str], tuple[Outcome, str | None] | None] = lambda trial_id: None,
         record: Record | None = None,
@@ -54,7 +54,7 @@ class BudgetLimit(Callback):
         self._config = config
         self._decided_end = decided_end
         self._stopper = stopper
-        self._outcome_tracker = outcome_tracker
+        self._observer = observer
         self._clock = clock
         self._record = record
         self._counted_s = self._recorded_s = clock()
@@ -171,7 +171,7 @@ class BudgetLimit(Callback):
             return None
         ended, self._without_outcome = [*self._without_outcome, *self._ends.take(trials)], []
         for trial in ended:
-            outcome = self._outcome_tracker.outcomes.get(trial.trial_id)
+            outcome = self._observer.outcomes.get(trial.trial_id)
             if outcome is None:
                 self._without_outcome.append(trial)
             else:

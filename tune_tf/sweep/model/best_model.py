@@ -25,7 +25,7 @@ from tune_tf.tracking.registry import (
     register,
 )
 from tune_tf.tracking.store import connect
-from tune_tf.tracking.writing.run_update import SWEEP_ID_TAG, TRIAL_ID_TAG
+from tune_tf.tracking.tags import SWEEP_ID_TAG, TRIAL_ID_TAG
 
 _log = logging.getLogger(__name__)
 

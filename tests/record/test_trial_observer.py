@@ -6,12 +6,11 @@ from ray.tune.experiment import Trial
 from tune_tf import secrets
 from tune_tf.objective import Objective
 from tune_tf.record import Record, SweepHistory
-from tune_tf.sweep.callbacks.recorders import TrialRecorder
-from tune_tf.tracking import OutcomeTracker
+from tune_tf.trial_observer import TrialObserver
 
 
 class Driver:
-    """A driver of one trial that tells its callbacks what happens."""
+    """A driver of one trial that tells the observer what happens."""
 
     def __init__(self, folder, explain=lambda trial: None):
         self.folder = folder
@@ -20,12 +19,11 @@ class Driver:
         )
         self.record = Record(folder)
         self.record.begin_session()
-        tracker = OutcomeTracker(Objective("loss", "min"))
-        self.callbacks = [tracker, TrialRecorder(self.record, None, tracker, explain=explain)]
+        objective = Objective("loss", "min")
+        self.observer = TrialObserver(self.record, objective, explain=explain)
 
     def tell(self, hook, **more):
-        for callback in self.callbacks:
-            getattr(callback, hook)(iteration=1, trials=[self.trial], **more)
+        getattr(self.observer, hook)(iteration=1, trials=[self.trial], **more)
 
     def start(self):
         self.trial.set_status("RUNNING")
@@ -61,10 +59,10 @@ def test_secrets_in_the_log_of_a_trial_that_has_ended_are_masked(driver, tmp_pat
     monkeypatch.setenv("PLANTED_API_TOKEN", "planted-t0ken")
     secrets.register_secrets({"pwd": "in-the-data"})
     secrets.expand_references("postgresql://me:${MINE}@host/db", "storage", {"MINE": "in-the-uri"})
-    log = tmp_path / "trial_00004" / "log.txt"
+    ended = driver()
+    log = tmp_path / str(ended.trial) / "log.txt"
     log.parent.mkdir()
     log.write_text("planted-t0ken, in-the-uri, in-the-data\n")
-    ended = driver()
     ended.start()
     ended.complete()
     assert log.read_text() == "*************, **********, ***********\n"

@@ -2,9 +2,8 @@ import math
 
 import pytest
 
-from tune_tf import outcome_rules
+from tune_tf import outcome_rules, trial_observer
 from tune_tf.outcome import STOP_REASON, Outcome
-from tune_tf.tracking import outcome_tracker, parent_run
 
 COMPLETED, PRUNED, OUT_OF_BUDGET = Outcome.COMPLETED, Outcome.PRUNED, Outcome.OUT_OF_BUDGET
 DIVERGED, OOM, ERROR, INTERRUPTED = (
@@ -45,25 +44,10 @@ TWO_FAILURES = (
     ],
 )
 def test_what_tune_did_tells_how_the_trial_ended(seen, last_result, own_end, error, outcome):
-    got = outcome_tracker.infer_trial_outcome(
+    got = trial_observer.infer_trial_outcome(
         seen, last_result, own_end=own_end, error=error, metrics=("loss",)
     )
     assert got is outcome
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "interrupted", "status"),
-    [
-        ([COMPLETED, ERROR], False, "FINISHED"),
-        ([PRUNED, OUT_OF_BUDGET], False, "FINISHED"),
-        ([ERROR, OOM, DIVERGED], False, "FAILED"),
-        ([COMPLETED, INTERRUPTED], False, "KILLED"),
-        ([COMPLETED], True, "KILLED"),
-        ([], False, "FINISHED"),
-    ],
-)
-def test_the_sweep_fails_only_if_every_trial_failed(outcomes, interrupted, status):
-    assert parent_run.sweep_status(outcomes, interrupted=interrupted) == status
 
 
 @pytest.mark.parametrize(

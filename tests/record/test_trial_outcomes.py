@@ -10,9 +10,10 @@ from ray.tune.search import SearchGenerator
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
+from tune_tf.record import Record, SweepHistory
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.space import Choice, Float, SearchSpace
-from tune_tf.tracking import OutcomeTracker
+from tune_tf.trial_observer import TrialObserver
 
 pytestmark = [pytest.mark.usefixtures("inline")]
 
@@ -183,23 +184,27 @@ class Truth:
     ],
 )
 def test_outcomes_match_what_stopped_each_trial(name, stop, tracked, tmp_path, monkeypatch):
-    """With a tracker; a searcher knows it without one too, where no trial leaves by itself."""
+    """With an observer; a searcher knows it without one too, where no trial leaves by itself."""
     scheduler, scripts = SCHEDULERS[name](), list(SCRIPTS)
     if name == "hyperband" or not tracked:
         scripts = [script for script in SCRIPTS if script not in LEAVES]
     limit = math.inf if name in ("fifo", "median", "pbt") else LIMIT
-    truth, endings = Truth(monkeypatch, scheduler, limit), OutcomeTracker(LOSS)
+    truth = Truth(monkeypatch, scheduler, limit)
     searcher = searcher_of(scripts) if "pbt" not in name else None
-    trials = run_inline(
-        trainable(),
-        tmp_path,
-        scheduler=scheduler,
-        callbacks=[endings] if tracked else [],
-        stop=stops()[stop],
-        **proposed_by(searcher, scripts),
-    )
+    with Record(tmp_path) as record:
+        endings = TrialObserver(record.begin_session(), LOSS)
+        trials = run_inline(
+            trainable(),
+            tmp_path,
+            scheduler=scheduler,
+            callbacks=[endings] if tracked else [],
+            stop=stops()[stop],
+            **proposed_by(searcher, scripts),
+        )
     expected = {trial.trial_id: truth.of(trial) for trial in trials}
     assert endings.outcomes == (expected if tracked else {})
+    recorded = SweepHistory.read(tmp_path).trials
+    assert {key: each.outcome for key, each in recorded.items()} == endings.outcomes
     if searcher is not None:  # Ray's PBT takes none
         told = {key: each for key, each in expected.items() if each is not Outcome.OUT_OF_BUDGET}
         assert in_optuna(searcher, told) == {key: each.optuna for key, each in told.items()}

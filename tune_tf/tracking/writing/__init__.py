@@ -1,1 +1,0 @@
-"""Queued, crash-safe writes of run updates to MLflow."""
