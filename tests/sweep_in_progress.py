@@ -1,5 +1,9 @@
 """The folder of a sweep as its driver leaves it, at any moment."""
 
+import contextlib
+import json
+
+import numpy as np
 import pytest
 
 from tune_tf.config import SweepConfig
@@ -55,8 +59,11 @@ class SweepInProgress:
         return {"optimizer": optimizer, "momentum": momentum, "block": {"width": 8 + number}}
 
     def start(self, number):
-        self.diary.record_start(IDS[number], number, self.config_of(number))
-        (self.path / f"trial_{number:05d}").mkdir(exist_ok=True)
+        name = f"trial_{number:05d}"
+        config = self.config_of(number)
+        self.diary.record_creation(IDS[number], number, config, name=name, tag=f"{number + 1}")
+        self.diary.record_start(IDS[number], config, devices="1 CPU")
+        (self.path / name).mkdir(exist_ok=True)
 
     def report(self, number, *values, done=None, **more):
         """Report values, an iteration each; ``done`` is how the trial ends with the last."""
@@ -83,7 +90,7 @@ class SweepInProgress:
             self.diary.record_result(number, line)
 
     def end(self, number, outcome=Outcome.COMPLETED, cause=None):
-        self.diary.record_end(IDS[number], number, self.config_of(number), outcome, cause)
+        self.diary.record_end(IDS[number], outcome, cause)
 
     def run(self, number, *values, outcome=Outcome.COMPLETED, **more):
         """Run a trial from its start to its end."""
@@ -92,9 +99,15 @@ class SweepInProgress:
         self.end(number, outcome)
 
     def checkpoint(self, number, place):
-        path = self.path / f"trial_{number:05d}" / f"checkpoint_{place:06d}"
+        """Write and record a checkpoint of a trial's last result, as a trial does."""
+        name = f"trial_{number:05d}/checkpoint_{place:06d}"
+        results = recorded_results(self.path, number)
+        path = self.path / name
         path.mkdir()
-        (path / "trial.npz").write_bytes(b"...")
+        head = np.array(json.dumps({"format": 1, "epoch": len(results)}))
+        np.savez(path / "trial.npz", head=head, a0=np.arange(300.0) + place)
+        with contextlib.nullcontext(self.diary) if self.is_driven else Record(self.path) as diary:
+            diary.record_checkpoint(number, name, results[-1] if results else {})
         return path
 
 

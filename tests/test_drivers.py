@@ -4,12 +4,14 @@ import errno
 import fcntl
 import os
 import socket
+from pathlib import Path
 
 import pytest
 from sweep_in_progress import sweep, sweeps  # noqa: F401 - fixtures
 
-from tune_tf.errors import SweepConflictError, UnwritableStorageError
+from tune_tf.errors import SweepConflictError, UnknownSweepError, UnwritableStorageError
 from tune_tf.record import Record, has_driver
+from tune_tf.sweep_folder import SweepFolder
 
 
 @pytest.fixture
@@ -37,3 +39,24 @@ def test_a_driver_is_seen_until_it_has_ended(tmp_path):
     with Record(tmp_path):
         assert has_driver(tmp_path)
     assert not has_driver(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".driver-lock", "sweep.db"])
+def test_a_sweep_of_another_user_is_not_driven(name, tmp_path, monkeypatch):
+    def denied(path, *arguments, _open=os.open):
+        if path == tmp_path / name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return _open(path, *arguments)
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(SweepConflictError, match="Permission denied; its owner can continue"):
+        Record(tmp_path)
+
+
+def test_a_sweep_whose_folder_may_not_be_read_is_refused(sweep, monkeypatch):  # noqa: F811
+    def denied(self):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    with pytest.raises(UnknownSweepError, match="cannot be read: Permission denied; its owner can"):
+        SweepFolder.open(sweep.path)

@@ -149,7 +149,6 @@ UNPICKLING = {
     "tune_tf/measure/child_process.py",
     "tune_tf/schedulers/state.py",
     "tune_tf/searchers/optuna_searcher.py",
-    "tune_tf/sweep/state/experiment_state.py",
     "tune_tf/trainables/trial_process.py",
     "tune_tf/training/callback_state.py",
 }

@@ -113,6 +113,10 @@ class CheckpointError(TuneTfError, RuntimeError):
     """A checkpoint is unreadable or does not match the model: use another one."""
 
 
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint is missing or truncated: use an older one, or start over."""
+
+
 class UnknownSweepError(TuneTfError, LookupError):
     """No stored sweep has that name: choose an existing one."""
 

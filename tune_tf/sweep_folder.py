@@ -235,8 +235,13 @@ def _name_of(sweep_id: str) -> str:
 
 def _find(sweep: str, root: Path) -> Path:
     for path in (Path(sweep), root / sweep):
-        if (path / _INFO).is_file():
-            return path
+        try:
+            if (path / _INFO).is_file():
+                return path
+        except PermissionError as error:
+            raise UnknownSweepError(
+                f"{path} cannot be read: {error.strerror}; its owner can"
+            ) from error
     names = [path.name for path in sweep_paths(root)]
     if namesakes := [name for name in names if _name_of(name) == sweep]:
         return root / namesakes[-1]

@@ -11,7 +11,6 @@ import pytest
 import ray
 from guards import guarded
 from sweep_in_progress import IDS, SweepInProgress
-from tune_files import TuneFiles
 
 from tune_tf.atomic_files import warn_of_damage
 from tune_tf.cli import main
@@ -37,25 +36,16 @@ TORN = {
     "deep": lambda whole: b"[" * 100_000,
     "digits": lambda whole: b"9" * 10_000,
 }
-OF_TUNE = (
-    "experiment_state-*",
-    "search_gen_state-*",
-    "searcher-state-*",
-    "callback-states-*",
-    "snapshots/*.zip",
-)
 FILES = (
-    *OF_TUNE,
     "sweep.yaml",
     "sweep-info",
     "sweep.db",
-    "study.journal",
     "trial_00001/error.txt",
     "trial_00001/checkpoint_000002/trial.npz",
 )
 
 
-GUARDS = ("snapshots/*.zip", "sweep-info", "sweep.db")
+GUARDS = ("sweep-info", "sweep.db")
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +55,15 @@ def folder(tmp_path_factory):
     sweep = SweepInProgress(
         root / "sweeps", workload="tune_tf.workloads.digits:DigitsMLP", mlflow=None
     )
-    tune = TuneFiles(sweep)
     for number in (0, 1):
         sweep.start(number)
         sweep.report(number, 0.1, 0.2, 0.3, **({"stop_cause": "tired"} if number else {}))
-        tune.trial(number, IDS[number], sweep.config_of(number))
-        tune.checkpoint(number, 3)
-        tune.report(number, 3)
+        sweep.checkpoint(number, 2)
         (sweep.path / f"trial_{number:05d}" / "error.txt").write_text("ValueError: no\n")
     sweep.end(0, Outcome.ERROR, cause="ValueError: no")
-    tune.end(0)
-    tune.save()
-    (sweep.path / "study.journal").write_bytes(b"")
     sweep.diary.record_parent_run("f" * 32)
-    sweep.diary.record_creation(IDS[2], 2, sweep.config_of(2))
+    config = sweep.config_of(2)
+    sweep.diary.record_creation(IDS[2], 2, config, name="trial_00002", tag="3")
     sweep.diary.record_test(IDS[0], {"test_loss": 0.5})
     sweep.diary.record_suspension("the disk is full")
     sweep.finish(interrupted=True, run_ids={IDS[0]: "e" * 32})
@@ -139,8 +124,7 @@ def test_no_verb_fails_over_a_damaged_file(name, folder, damaged, outcome_of):
     (path, *_) = folder.glob(name)
     whole = path.read_bytes()
     before = None
-    verbs = ["resume"] if name in OF_TUNE else VERBS
-    for (how, tear), verb in itertools.product(TORN.items(), verbs):
+    for (how, tear), verb in itertools.product(TORN.items(), VERBS):
         damaged(path, tear(whole), after=before)
         before = verb
         try:
@@ -159,13 +143,16 @@ def test_no_verb_fails_over_a_damaged_file(name, folder, damaged, outcome_of):
         ("trial", "config"),
         ("trial", "outcome"),
         ("trial", "test_metrics"),
+        ("trial", "note"),
+        ("trial", "resources"),
+        ("pickle", "content"),
         ("result", "metrics"),
         ("fact", "value"),
     ],
 )
 def test_no_verb_fails_over_a_value_of_the_wrong_kind(table, column, folder, damaged, outcome_of):
     damaged(folder / "sweep.db", (folder / "sweep.db").read_bytes())
-    for value, verb in itertools.product(WRONG, ("status", "show")):
+    for value, verb in itertools.product(WRONG, ("status", "show", "resume")):
         with contextlib.closing(sqlite3.connect(folder / "sweep.db")) as database, database:
             database.execute(f"UPDATE {table} SET {column} = ?", (value,))
         try:

@@ -10,8 +10,8 @@ from pathlib import Path
 from string import Template
 
 import pytest
+from record_and_mlflow import assert_truth
 from ruamel.yaml import YAML
-from three_systems import assert_truth
 from typer.main import get_command
 
 from tune_tf.cli import app

@@ -3,8 +3,8 @@
 import resource
 
 import pytest
+from record_and_mlflow import assert_truth
 from terminal import until
-from three_systems import assert_truth
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

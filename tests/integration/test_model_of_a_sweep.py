@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from three_systems import parent_run
+from record_and_mlflow import parent_run
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -5,12 +5,11 @@ from urllib.parse import quote
 
 import pytest
 from pyarrow import fs
+from record_and_mlflow import assert_truth
 from terminal import kill, until
-from three_systems import assert_truth
-from tune_tf.sweep.state.experiment_state import TuneState
-from tune_tf.sweep.state.recovery import recover
 
 from tune_tf.inspection import SweepView
+from tune_tf.sweep.resume import Resume
 from tune_tf.sweep_folder import SweepFolder
 
 moto_server = pytest.importorskip("moto.server")
@@ -34,11 +33,10 @@ def bucket(monkeypatch):
 
 def damage_a_checkpoint(path):
     """Cut the newest checkpoint short that a trial would go on from."""
-    recovery = recover(path, SweepFolder.open(path).config)
-    trials = TuneState(recovery.files).trials
-    saved = next(each.checkpoints[0] for each in trials if not each.has_ended and each.checkpoints)
-    file = recovery.storage.path(saved.folder, "trial.npz")
-    with recovery.storage.filesystem.open_output_stream(file) as stream:
+    resume = Resume.read(path, SweepFolder.open(path).config)
+    saved = next(each.checkpoint for each in resume.trials if each.checkpoint)
+    file = resume.storage.path(saved, "trial.npz")
+    with resume.storage.filesystem.open_output_stream(file) as stream:
         stream.write(b"cut short")
 
 

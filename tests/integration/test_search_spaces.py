@@ -8,7 +8,7 @@ from pathlib import Path
 
 import own_data_files
 import pytest
-from three_systems import assert_truth
+from record_and_mlflow import assert_truth
 
 from tune_tf import SweepConfig, run_sweep
 from tune_tf.parallelism import PARALLELISM_KINDS
@@ -51,7 +51,7 @@ def here(tmp_path, monkeypatch, empty_store):
 @pytest.mark.parametrize(
     "path", [path for path in FILES if path.stem != "digits_cnn"], ids=lambda path: path.stem
 )
-def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_three_systems(path):
+def test_a_ready_sweep_runs_and_each_trial_ends_alike_in_record_and_mlflow(path):
     config = SweepConfig.from_yaml(path, SHORT)
 
     result = run_sweep(config)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import keras
 import pytest
+from record_and_mlflow import assert_stopped, assert_truth, parent_run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from terminal import until
-from three_systems import assert_truth, in_tune, parent_run, seen_in
 
 from tune_tf.inspection import SweepView
-from tune_tf.record import recorded_results
+from tune_tf.record import SweepHistory, recorded_results
 from tune_tf.sweep_folder import SweepFolder
 from tune_tf.workloads.digits import DigitsMLP
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cluster]
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_sweep_ends_with_each_trial_in_one_state_in_three_systems(verb, sweep_file, tmp_path):
+def test_a_sweep_ends_with_each_trial_alike_in_record_and_mlflow(verb, sweep_file, tmp_path):
     def done(*arguments):
         code, out, err = verb(*arguments, cwd=tmp_path)
         assert code == 0, err
@@ -74,7 +74,7 @@ PAIRINGS = {
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("settings", PAIRINGS.values(), ids=PAIRINGS.keys())
-def test_a_pairing_of_sampler_and_scheduler_ends_alike_in_three_systems(
+def test_a_pairing_of_sampler_and_scheduler_ends_alike_in_record_and_mlflow(
     verb, sweep_file, tmp_path, settings
 ):
     code, out, err = verb("run", str(sweep_file), "--json", *settings, cwd=tmp_path)
@@ -123,15 +123,13 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     out, err = process.communicate(timeout=240)
 
     assert process.returncode == code, err
-    over = _ended_trials(folder)
+    trials = SweepHistory.read(folder).trials.values()
+    over = {trial.number for trial in trials if not trial.goes_on}
     if blow is not signal.SIGKILL:
         assert "tune-tf resume" in out
-        before = seen_in(folder)
-        assert "RUNNING" not in {trial.mlflow for trial in before.values()}
+        assert_stopped(folder)
         assert parent_run(folder).info.status == "KILLED"
-        for trial in before.values():
-            assert (trial.reason == "interrupted") == (trial.optuna == "RUNNING")
-        assert over
+    assert over
 
     results = {number: recorded_results(folder, number) for number in over}
     code, out, err = resume("resume", "tiny", "--json", cwd=tmp_path)
@@ -139,20 +137,9 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     assert code == 0, err
     assert len(assert_truth(folder)) == 4
     assert parent_run(folder).info.status == "FINISHED"
-    if blow is not signal.SIGKILL:
-        for number in over:
-            assert recorded_results(folder, number) == results[number]  # none was run again
+    for number in over:
+        assert recorded_results(folder, number) == results[number]  # none was run again
     assert SweepFolder.open("tiny", tmp_path / "sweeps").path == folder
-
-
-def _ended_trials(folder: Path) -> set[int]:
-    """Return the numbers of trials that Tune knows to have ended.
-
-    One whose last checkpoint was still being written has told its last result and has not ended.
-    """
-    states = in_tune(folder)
-    ended = {trial_id for trial_id, state in states.items() if state == "TERMINATED"}
-    return {trial.number for trial in SweepView.open(folder).trials if trial.trial_id in ended}
 
 
 def _assert_that_tensorboard_has_curves_and_configs(folder: Path) -> None:

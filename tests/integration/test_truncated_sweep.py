@@ -1,9 +1,8 @@
 """The files of a killed sweep, cut short as a loss of power leaves them."""
 
 import pytest
+from record_and_mlflow import assert_truth
 from terminal import kill, until
-from three_systems import assert_truth
-from tune_tf.sweep.state.snapshots import snapshot_paths
 
 from tune_tf.inspection import SweepView
 from tune_tf.record import recorded_results
@@ -40,27 +39,20 @@ def _is_on_its_way(root):
     return sum(trial.has_ended for trial in several) >= 2 and bool(running)
 
 
-def test_a_sweep_goes_on_from_damaged_files_and_runs_no_trial_again(killed, finished):
-    """The worst of it at once: the newest state, the study's end, and a checkpoint."""
+def test_a_sweep_goes_on_from_a_damaged_checkpoint_and_runs_no_trial_again(killed, finished):
     path = killed
     view = SweepView.open(path)
     ended = [trial for trial in view.trials if trial.has_ended]
     results = {trial.number: recorded_results(path, trial.number) for trial in ended}
     running = next(trial for trial in view.trials if not trial.has_ended and trial.checkpoints)
-    newest = snapshot_paths(path)[0]
-    for file in (
-        newest,
-        path / "study.journal",
-        running.checkpoints[-1] / "trial.npz",
-        *path.glob("experiment_state-*"),
-    ):
-        file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
+    newest = running.checkpoints[-1]
+    file = newest / "trial.npz"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
     code, _, err = finished("resume", str(path), "--json", cwd=path.parent.parent, timeout_s=480)
 
     assert code == 0, err
     assert "Traceback" not in err
-    for told in (newest.name, "study journal"):
-        assert told in err
+    assert f"{running.folder.name}/{newest.name}, the newest checkpoint, is damaged" in err
     assert len(assert_truth(path)) == 8
     for number, lines in results.items():
         assert recorded_results(path, number) == lines

@@ -10,19 +10,24 @@ from typing import Any
 
 import numpy as np
 from ray import tune
+from ray.tune.result import SHOULD_CHECKPOINT
 
 
 class Untrained(tune.Trainable):
-    """Reports a curve that follows from the config, and saves what tells its iteration."""
+    """Reports a curve that follows from the config, and saves its iteration at each tenth."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take up a config."""
         self._values = config
 
-    def step(self) -> dict[str, float]:
+    def step(self) -> dict[str, float | bool]:
         """Do one iteration."""
         rate, iteration = self._values["learning_rate"], self.iteration + 1
-        return {"val_accuracy": 1 - rate - 0.1 / iteration, "loss": rate + 0.1 / iteration}
+        return {
+            "val_accuracy": 1 - rate - 0.1 / iteration,
+            "loss": rate + 0.1 / iteration,
+            SHOULD_CHECKPOINT: iteration % 10 == 0,
+        }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write a file like those of the package's own trials."""

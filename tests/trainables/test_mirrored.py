@@ -2,11 +2,13 @@
 
 import math
 import re
+import shutil
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+from pyarrow.fs import LocalFileSystem
 from ray.tune import PlacementGroupFactory
 
 from tune_tf.errors import WorkloadError
@@ -18,6 +20,7 @@ from tune_tf.trainables.memory import recycling
 from tune_tf.trainables.memory.oom_retries import RetryResources
 from tune_tf.trainables.trial_process import PickledWorkload
 from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
+from tune_tf.tune_internals.trial_state import to_training_result
 from tune_tf.workload import Data, Workload
 
 THREE_CPUS = PlacementGroupFactory([{"CPU": 3}])
@@ -188,6 +191,60 @@ def test_a_trial_that_was_given_more_goes_on_with_more_replicas(begin, tmp_path)
 
     assert result["devices"] == "CPU:0, CPU:1, CPU:2"
     assert metrics_of(result) == pytest.approx(metrics_of(expected), rel=1e-5)
+
+
+@pytest.fixture
+def three_epochs(begin, tmp_path):
+    """Train three epochs with a checkpoint of each, as Tune has it; return results and folder."""
+    trainable = begin()
+    results = []
+    for number in range(3):
+        results.append(metrics_of(trainable.train()))
+        trainable.save_checkpoint(str(tmp_path / f"checkpoint_{number:06d}"))
+    return results, tmp_path
+
+
+def gone(folder):
+    shutil.rmtree(folder)
+
+
+def cut(folder):
+    file = folder / "trial.npz"
+    file.write_bytes(file.read_bytes()[:-300])
+
+
+def changed(folder):
+    content = bytearray((folder / "trial.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "trial.npz").write_bytes(content)
+
+
+def empty(folder):
+    (folder / "trial.npz").unlink()
+
+
+@pytest.mark.parametrize("damage", [gone, cut, changed, empty])
+@pytest.mark.parametrize("num_damaged", [1, 3])
+def test_a_trial_goes_on_from_an_older_checkpoint_if_the_newest_is_damaged(
+    damage, num_damaged, three_epochs, begin, caplog
+):
+    results, folder = three_epochs
+    for number in range(3 - num_damaged, 3):
+        damage(folder / f"checkpoint_{number:06d}")
+    (folder / "checkpoint_0").touch()
+    restored = begin()
+    newest = to_training_result(
+        str(folder / "checkpoint_000002"), LocalFileSystem(), {"training_iteration": 3}
+    )
+    restored.restore(newest)
+
+    told = "goes on from checkpoint_000001, epoch 2" if num_damaged == 1 else "starts over"
+    assert told in caplog.text
+    first = 3 - num_damaged
+    for number in range(first, 3):
+        result = restored.train()
+        assert result["training_iteration"] == number + 1
+        assert metrics_of(result) == results[number]
 
 
 def test_an_oom_retry_in_micro_batches_gives_the_same_numbers(begin, tmp_path):

@@ -92,8 +92,8 @@ class SweepConfig(Settings):
         tensorboard: Whether to write learning curves and hyperparameters into the folders of the
             trials, for ``tensorboard --logdir`` with the sweep's folder.
         storage_path: Parent of the sweep's folder, on a disk of all nodes; or a URI such as
-            ``s3://bucket/sweeps``, for checkpoints and Ray Tune's state: the sweep's folder is then
-            in ``sweeps`` where the sweep was started. Example: ``/shared/sweeps``.
+            ``s3://bucket/sweeps``, for checkpoints: the sweep's folder is then in ``sweeps`` where
+            the sweep was started. Example: ``/shared/sweeps``.
         cluster: Ray cluster; a local one by default. Example: ``{address: auto}``.
         max_concurrent_trials: Maximum concurrent trials; None for as many as fit the cluster.
             Example: ``4``.

@@ -110,9 +110,19 @@ def create_database(folder: Path) -> sqlite3.Connection:
     """Open the record of a sweep's folder to write to it, and create it if it is missing.
 
     Each statement is a transaction. Readers see whole ones, and a kill leaves whole ones.
+
+    Raises:
+        OSError: The disk is full, read-only or gone.
+        SweepConflictError: The file is damaged, locked, of another layout, or another user's.
     """
     with clear_database_errors(folder):
-        os.close(os.open(folder / RECORD, os.O_RDWR | os.O_CREAT, 0o666))  # SQLite's is 0o644
+        try:
+            os.close(os.open(folder / RECORD, os.O_RDWR | os.O_CREAT, 0o666))  # SQLite's is 0o644
+        except PermissionError as error:
+            raise SweepConflictError(
+                f"{folder / RECORD}, the record of the sweep, cannot be written to: "
+                f"{error.strerror}; its owner can continue the sweep"
+            ) from error
         database = _connect(folder, "rw")
         _check_layout(database, folder)
         if not _is_shared(folder):  # a write-ahead log needs memory that its readers share

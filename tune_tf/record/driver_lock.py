@@ -22,10 +22,15 @@ def take_driver_lock(folder: Path) -> int:
     The system releases the lock when the process ends in any way. The file names the process.
 
     Raises:
-        SweepConflictError: Another process drives the sweep.
+        SweepConflictError: Another process drives the sweep, or the folder is another user's.
         UnwritableStorageError: The file system has no locks.
     """
-    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError as error:
+        raise SweepConflictError(
+            f"{folder} cannot be written to: {error.strerror}; its owner can continue the sweep"
+        ) from error
     for _ in range(_ATTEMPTS):
         try:
             lock_file(file)

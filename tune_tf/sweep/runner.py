@@ -3,7 +3,6 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,11 @@ from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
 from tune_tf.sweep.plan import SweepPlan, make_trial_tracking
 from tune_tf.sweep.resume import Resume
-from tune_tf.sweep.stopper import RequestReader, interrupt_sweep
+from tune_tf.sweep.stopper import RequestReader, SweepStopper, interrupt_sweep
 from tune_tf.sweep.sweep_result import record_result, sweep_result
 from tune_tf.sweep_folder import SweepFolder, trial_folder_name
 from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables import trainable
-from tune_tf.tune_internals import controller
 from tune_tf.tune_internals.start_up import fast_start_up
 from tune_tf.tune_internals.trial_state import trial_number
 
@@ -41,6 +39,7 @@ class SweepSearch(SearchGenerator):
         searcher: Searcher,
         max_concurrent_trials: int,
         disk_guard: DiskGuard,
+        stopper: SweepStopper,
         make_trials: Callable[[Mapping[str, Any]], Sequence[Trial]] = lambda spec: (),
         num_trials: int = 0,
         proposer: ReproducibleScheduler | None = None,
@@ -51,6 +50,7 @@ class SweepSearch(SearchGenerator):
             searcher: Suggests new trials.
             max_concurrent_trials: Limit of the searcher.
             disk_guard: Says whether a trial may start.
+            stopper: Says whether the sweep is to end.
             make_trials: Returns the trials to go on with, given the specification of Tune's
                 experiment.
             num_trials: Number of trials of earlier sessions.
@@ -58,10 +58,12 @@ class SweepSearch(SearchGenerator):
         """
         super().__init__(ConcurrencyLimiter(searcher, max_concurrent=max_concurrent_trials))
         self._disk_guard = disk_guard
+        self._stopper = stopper
         self._make_trials = make_trials
         self._num_trials = num_trials
         self._proposer = proposer
         self._going_on: deque[Trial] = deque()
+        self._unfinished: list[Trial] = []
         self._is_ended = False
 
     def add_configurations(self, experiments: Any) -> None:
@@ -82,15 +84,20 @@ class SweepSearch(SearchGenerator):
         Ctrl-C nor to its time budget. So when the sweep is to end it gets a trial, which it stops
         without running it.
         """
+        trial = self._next_trial()
+        if trial is not None:
+            self._unfinished.append(trial)
+        return trial
+
+    def _next_trial(self) -> Trial | None:
         if self._going_on and not self._is_ended:
             return self._going_on.popleft()
         if self._proposer is not None and not self._proposer.may_create:
             return None
-        if self.is_closed and not (
-            controller.all_trials_finished()
-            and (self._disk_guard.interrupted or controller.is_stopping_experiment())
-        ):
-            return None
+        if self.is_closed:
+            self._unfinished = [trial for trial in self._unfinished if not trial.is_finished()]
+            if self._unfinished or not (self._disk_guard.interrupted or self._stopper.stop_all()):
+                return None
         return super().next_trial()
 
     def is_finished(self) -> bool:
@@ -135,6 +142,7 @@ def run_trials(
         # Those of a reproducible sweep are created when it is their turn.
         budget.num_samples if is_reproducible else plan.max_concurrent_trials,
         parts.disk_guard,
+        parts.stopper,
         lambda spec: _trials_of_resume(parts, spec),
         len(resume.history.trials),
         parts.scheduler if is_reproducible else None,
@@ -145,7 +153,7 @@ def run_trials(
         unwrap_tune_errors(folder),
         fast_start_up(),
         contextlib.ExitStack() as stack,
-        parts.study_view or nullcontext(),
+        parts.study_view or contextlib.nullcontext(),
     ):
         if view is not None:
             stack.callback(view.stop)

@@ -1,12 +1,16 @@
 """Files of checkpoints, for transfer between processes and nodes."""
 
+import json
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tune_tf.atomic_files import write_atomically
-from tune_tf.errors import CheckpointError
+from tune_tf.errors import DamagedCheckpointError
 
 if TYPE_CHECKING:
     from tune_tf.training.checkpoint import Checkpoint
@@ -30,7 +34,30 @@ def read_checkpoint_files(folder: Path) -> Files:
             if path.is_file() and not path.name.startswith(".")
         }
     except FileNotFoundError:
-        raise CheckpointError(f"there is no checkpoint at {folder}") from None
+        raise DamagedCheckpointError(f"there is no checkpoint at {folder}") from None
+
+
+def saved_epoch(folder: Path) -> int:
+    """Return the number of finished epochs of a checkpoint, and verify all checksums.
+
+    Raises:
+        DamagedCheckpointError: It is missing or truncated.
+    """
+    epochs = []
+    try:
+        for path in folder.rglob("*.json"):
+            json.loads(path.read_bytes())
+        for path in folder.rglob("*.npz"):
+            with np.load(path, allow_pickle=False) as archive:
+                if archive.zip.testzip() is not None:
+                    raise DamagedCheckpointError(f"{path} is damaged")
+                if path.parent == folder:
+                    epochs.append(int(json.loads(str(archive["head"]))["epoch"]))
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise DamagedCheckpointError(f"{folder} is no complete checkpoint: {error}") from error
+    if not epochs:
+        raise DamagedCheckpointError(f"there is no checkpoint at {folder}")
+    return max(epochs)
 
 
 def files_of(checkpoint: "Checkpoint") -> Files:

@@ -2,20 +2,23 @@
 
 import abc
 import json
+import logging
 import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
+from pyarrow.fs import FileSelector, FileType
 from ray import tune
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from tune_tf.atomic_files import write_atomically
-from tune_tf.errors import WorkerLostError, WorkloadError
+from tune_tf.errors import DamagedCheckpointError, WorkerLostError, WorkloadError
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON, Outcome, is_finite
 from tune_tf.outcome_rules import divergence_cause, infer_outcome
 from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX, KeepBest
@@ -23,12 +26,19 @@ from tune_tf.record import log_path
 from tune_tf.resources import TrialResources
 from tune_tf.result_keys import KEPT, TRAINING_ITERATION, is_machine_metric
 from tune_tf.space.parameter import is_number
-from tune_tf.trainables.checkpoint_files import read_checkpoint_files, write_checkpoint_files
+from tune_tf.trainables.checkpoint_files import (
+    read_checkpoint_files,
+    saved_epoch,
+    write_checkpoint_files,
+)
 from tune_tf.trainables.memory.oom_retries import micro_batches_of
 from tune_tf.trainables.memory.recycling import RECYCLE
 from tune_tf.trainables.trial_process import TrialProcess, TrialStart
 from tune_tf.trainables.trial_settings import TrialSettings, seed_of_trial
+from tune_tf.tune_internals.trial_state import to_training_result
 from tune_tf.workload import Config
+
+_log = logging.getLogger(__name__)
 
 
 class TrialTrainable(tune.Trainable, abc.ABC):
@@ -120,9 +130,47 @@ class TrialTrainable(tune.Trainable, abc.ABC):
             self._best.write(Path(checkpoint_dir), is_current=is_current)
         self._last_checkpoint = self._clock()
 
+    def restore(self, checkpoint_path: Any) -> None:
+        """Restore a checkpoint; if it is damaged or gone, an older one of the trial, or start over.
+
+        Tune would retry a damaged one until ``max_failures`` is used up.
+        """
+        newest = getattr(checkpoint_path, "checkpoint", None)
+        if newest is None:  # it is not Tune that calls
+            super().restore(checkpoint_path)
+            return
+        try:
+            if newest.filesystem.get_file_info(newest.path).type is FileType.NotFound:
+                raise DamagedCheckpointError(f"there is no checkpoint at {newest.path}")
+            super().restore(checkpoint_path)
+        except DamagedCheckpointError as error:
+            start = self._restore_older(newest)
+            _log.warning("trial %s %s: %s", self.trial_name, start, error)
+
+    def _restore_older(self, damaged: tune.Checkpoint) -> str:
+        """Restore the newest intact checkpoint before a damaged one, or start over; say which."""
+        folder, _, name = damaged.path.rpartition("/")
+        files = damaged.filesystem.get_file_info(FileSelector(folder, allow_not_found=True))
+        older = [it for it in files if it.base_name[:11] == name[:11] and it.base_name < name]
+        for each in sorted(older, key=lambda it: it.base_name, reverse=True):
+            checkpoint = tune.Checkpoint(each.path, damaged.filesystem)
+            with suppress(DamagedCheckpointError):
+                with checkpoint.as_directory() as path:
+                    head = {TRAINING_ITERATION: saved_epoch(Path(path))}
+                super().restore(to_training_result(each.path, damaged.filesystem, head))
+                return f"goes on from {each.base_name}, epoch {head[TRAINING_ITERATION]}"
+        self.reset(dict(self.config), storage=self._storage)
+        return "starts over"
+
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Restore the state from a folder of this node, with any number of replicas or devices."""
+        """Restore the state from a folder of this node, with any number of replicas or devices.
+
+        Raises:
+            DamagedCheckpointError: A file is missing or truncated.
+            CheckpointError: It is that of another model.
+        """
         self._raise_setup_error()
+        saved_epoch(Path(checkpoint))  # processes that cannot read it would end
         self._processes.read_checkpoint(Path(checkpoint))
         if self._best is not None:
             self._has_stopped = False
@@ -233,6 +281,8 @@ class BestEpoch:
             return
         if head["files"]:
             files = read_checkpoint_files(folder / KEPT_FOLDER)
+            if missing := set(head["files"]) - files.keys():
+                raise DamagedCheckpointError(f"{folder / KEPT_FOLDER} lacks {', '.join(missing)}")
             self._write = lambda path: write_checkpoint_files(path, files)
         else:
             self._write = snapshot()

@@ -203,17 +203,6 @@ def is_experiment_finished() -> bool:
     return controller is not None and bool(controller.is_finished())
 
 
-def all_trials_finished() -> bool:
-    """Return whether all trials are finished, so that Tune only waits for a new one."""
-    return calling_controller() is not None and all(each.is_finished() for each in _trials())
-
-
-def is_stopping_experiment() -> bool:
-    """Return whether Tune's stopper ends the whole experiment."""
-    stopper = getattr(calling_controller(), "_stopper", None)
-    return stopper is not None and bool(stopper.stop_all())
-
-
 def rungs() -> tuple[int, ...]:
     """Return the iterations at which the scheduler compares trials; empty outside of Tune."""
     return scheduler_rungs(getattr(calling_controller(), "scheduler_alg", None))

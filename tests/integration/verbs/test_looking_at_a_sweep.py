@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from record_and_mlflow import seen_in
 from terminal import in_a_terminal, until
-from three_systems import in_tune, seen_in
 
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.sweep_folder import SweepFolder
@@ -93,12 +93,12 @@ def _addresses_that_are_listened_on(pid: int) -> set[str]:
 
 
 def _assert_that_views_tell_the_truth(verb, folder, cwd):
-    tune, truth = in_tune(folder), seen_in(folder)
+    truth = seen_in(folder)
     code, out, err = verb("trials", "tiny", "--json", cwd=cwd)
     assert code == 0, err
     rows = json.loads(out)
     assert [row["number"] for row in rows] == list(range(5))
-    assert {row["trial_id"] for row in rows} == set(tune)
+    assert {row["trial_id"] for row in rows} == set(truth)
     outcomes = {row["trial_id"]: row["outcome"] for row in rows}
     assert outcomes == {trial_id: seen.reason for trial_id, seen in truth.items()}
     result = SweepView.of(SweepFolder.open(folder)).result

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from record_and_mlflow import assert_truth, parent_run
 from terminal import in_a_terminal, until
-from three_systems import assert_truth, parent_run
 
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.record import recorded_results
