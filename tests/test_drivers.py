@@ -60,3 +60,12 @@ def test_a_sweep_whose_folder_may_not_be_read_is_refused(sweep, monkeypatch):  #
     monkeypatch.setattr(Path, "is_file", denied)
     with pytest.raises(UnknownSweepError, match="cannot be read: Permission denied; its owner can"):
         SweepFolder.open(sweep.path)
+
+
+def test_the_times_of_a_record_go_on_though_the_machines_clock_was_set_back(tmp_path):
+    for now in (1000.0, 400.0):
+        with Record(tmp_path, clock=lambda now=now: now) as record:
+            record.begin_session()
+    with Record(tmp_path, clock=lambda: 1100.0) as record:
+        record.begin_session()
+        assert [session.begun_s for session in record.history.sessions] == [1000, 1000, 1100]

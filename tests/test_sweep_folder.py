@@ -121,3 +121,17 @@ def test_sweeps_begun_in_one_second_are_all_kept_and_found(folder_of, tmp_path):
     assert {SweepFolder.open(name, tmp_path / "sweeps").sweep_id for name in names} == names
     assert {sweep.sweep_id for sweep in list_sweeps(tmp_path / "sweeps")} == names
     assert SweepFolder.open("digits", tmp_path / "sweeps").sweep_id == f"{stamp}-11"
+
+
+def test_options_reach_the_first_session_as_a_resume_reads_them(tmp_path):
+    settings = {
+        "name": "tuples",
+        "workload": "somewhere:Workload",
+        "objective": {"metric": "loss", "mode": "min"},
+        "space": {"kernel": {"choice": [(3, 3), (5, 5)]}},
+        "budget": {"num_samples": 1},
+        "storage_path": str(tmp_path),
+    }
+    folder = SweepFolder.create(SweepConfig.from_dict(settings), tmp_path)
+    for each in (folder, SweepFolder.open(folder.path)):
+        assert list(each.config.space.parameters["kernel"].options) == [[3, 3], [5, 5]]

@@ -157,9 +157,8 @@ class SweepFolder:
                 except WorkloadError:
                     path.rmdir()
                     raise
-            folder = cls(path, config, base_dir.absolute(), Path.cwd())
-            folder.save()
-            return folder
+            cls(path, config, base_dir.absolute(), Path.cwd()).save()
+            return cls.open(path)  # as a resume reads it: YAML has no tuples
         raise SweepConflictError(f"{root} already holds a hundred sweeps named {path.name}")
 
     @classmethod

@@ -114,7 +114,7 @@ FILES = {
     ),
     "warm-start": (
         changed("searcher", "{warm_start_from: a.journal}"),
-        "warm_start_from 'a.journal': must be a sweep's folder, .*; there is no such file",
+        "warm_start_from 'a.journal': must be a sweep's folder, .*; there is none",
     ),
     "warm-start-kind": (
         changed("searcher", "{warm_start_from: 'foo://x'}"),

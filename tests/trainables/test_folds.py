@@ -13,7 +13,7 @@ import ray
 from ray import tune
 
 from tune_tf.data import FoldedRows
-from tune_tf.errors import CheckpointError
+from tune_tf.errors import CheckpointError, DamagedCheckpointError
 from tune_tf.objective import Objective
 from tune_tf.parallelism import Ensemble, Folds, Mirrored
 from tune_tf.ranking import KeepBest
@@ -220,6 +220,10 @@ def test_each_fold_writes_the_files_of_its_callbacks_into_its_own_folder(history
 
 
 def test_another_checkpoint_is_refused(history, tmp_path):
+    np.savez(tmp_path / "trial.npz", head=np.array('{"epoch": 1}'))
+    with pytest.raises(DamagedCheckpointError, match=r"lacks subtasks\.json"):
+        history["trial"].load_checkpoint(str(tmp_path))
+    (tmp_path / "subtasks.json").write_text('{"kind": "ensemble"}')
     with pytest.raises(CheckpointError, match="no checkpoint of a trial of kind 'folds' with 3"):
         history["trial"].load_checkpoint(str(tmp_path))
 

@@ -41,11 +41,15 @@ class Record:
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
         self._is_in_step = False
         self._last_request = 0
+        self._last_s = 0.0
         self._lock = take_driver_lock(folder)
         try:
             self._database = create_database(folder)
-            with clear_database_errors(folder):  # the lock is visible: later ones are for this one
+            with clear_database_errors(folder):
+                # The lock is visible: later ones are for this one.
                 self._database.execute("DELETE FROM request WHERE content LIKE '%\"stop\"%'")
+                query = "SELECT coalesce(max(CAST(last_s AS REAL)), 0) FROM session"
+                self._last_s = float(self._database.execute(query).fetchone()[0])
         except BaseException:
             os.close(self._lock)
             raise
@@ -63,7 +67,7 @@ class Record:
 
     def begin_session(self, budget: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Record the start of a session: trials that have not ended wait for their continuation."""
-        now = self._clock()
+        now = self._now()
         self.begin_step()
         self._write(
             "INSERT INTO session (begun_s, last_s, process, host, tune_tf, budget, time_s, "
@@ -170,7 +174,7 @@ class Record:
         )
         self._write(
             "UPDATE trial SET started_s = coalesce(started_s, ?) WHERE trial_id = ?",
-            *(self._clock(), trial_id),
+            *(self._now(), trial_id),
         )
 
     def record_clone(
@@ -198,7 +202,7 @@ class Record:
         self._write(
             "INSERT INTO result SELECT ?, coalesce(max(number), 0) + 1, ?, ?, ?, ? FROM result "
             "WHERE trial = ?",
-            *(number, self._clock(), _json(metrics), changed, exploits, number),
+            *(number, self._now(), _json(metrics), changed, exploits, number),
         )
 
     def record_pause(self, trial_id: str, cause: str | None = None) -> None:
@@ -221,7 +225,7 @@ class Record:
         An interrupted one goes on in the next session.
         """
         self._change_trial(
-            trial_id, outcome=outcome.value, cause=cause, error=error, ended_s=self._clock()
+            trial_id, outcome=outcome.value, cause=cause, error=error, ended_s=self._now()
         )
         kept = "paused" if outcome is Outcome.INTERRUPTED else ""
         self._write(
@@ -262,7 +266,7 @@ class Record:
 
     def record_test(self, trial_id: str, metrics: Mapping[str, float]) -> None:
         """Record the metrics of an ended trial's model on the test rows."""
-        self._change_trial(trial_id, test_metrics=_json(metrics), tested_s=self._clock())
+        self._change_trial(trial_id, test_metrics=_json(metrics), tested_s=self._now())
 
     def record_suspension(self, reason: str | None) -> None:
         """Record that no new trial starts for now, and why; None if they start again."""
@@ -302,6 +306,11 @@ class Record:
             self._last_request = rows[-1]["number"]
         return [json.loads(row["content"]) for row in rows]
 
+    def _now(self) -> float:
+        """Return the time, or the last recorded one if the machine's clock was set back."""
+        self._last_s = max(self._last_s, self._clock())
+        return self._last_s
+
     def _put_fact(self, name: str, value: Any) -> None:
         self._write("INSERT OR REPLACE INTO fact VALUES (?, ?)", name, _json(value))
 
@@ -333,7 +342,7 @@ class Record:
                 database.execute(statement, values)
             database.execute(
                 "UPDATE session SET last_s = ? WHERE number = (SELECT max(number) FROM session)",
-                (self._clock(),),
+                (self._now(),),
             )
         self._waiting.clear()
 

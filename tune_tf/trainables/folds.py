@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_tf.errors import CheckpointError
+from tune_tf.errors import CheckpointError, DamagedCheckpointError
 from tune_tf.parallelism import Folds
 from tune_tf.parallelism.subtasks import Subtasks
 from tune_tf.tracking.trial_run import leave_trial
@@ -186,6 +186,8 @@ class SubtaskGroup:
         """Restore the state from a folder, on any number of devices."""
         files, subtasks = read_checkpoint_files(folder), self._subtasks
         index = json.loads(files.get(_INDEX, b"{}"))
+        if missing := {_INDEX, *index.get("files", {}).values()} - files.keys():
+            raise DamagedCheckpointError(f"{folder} lacks {', '.join(sorted(missing))}")
         if (index.get("kind"), index.get("num_subtasks")) != (subtasks.kind, subtasks.num_subtasks):
             raise CheckpointError(
                 f"{folder} is no checkpoint of a trial of kind {subtasks.kind!r} with "

@@ -139,6 +139,7 @@ class TrialTrainable(tune.Trainable, abc.ABC):
         if newest is None:  # it is not Tune that calls
             super().restore(checkpoint_path)
             return
+        self._raise_setup_error()
         try:
             if newest.filesystem.get_file_info(newest.path).type is FileType.NotFound:
                 raise DamagedCheckpointError(f"there is no checkpoint at {newest.path}")
