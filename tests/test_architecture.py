@@ -42,24 +42,24 @@ CEILINGS = {
     "inspection": 275,
     "measure": 594,
     "parallelism": 240,
-    "record": 842,
+    "record": 859,
     "report": 594,
     "scaffold": 481,
-    "schedulers": 1974,
-    "searchers": 1716,
-    "single modules": 1584,
+    "schedulers": 1979,
+    "searchers": 1714,
+    "single modules": 1589,
     "space": 907,
-    "sweep": 2576,
+    "sweep": 2582,
     "testing": 300,
     "tracking": 1491,
-    "trainables": 1315,
+    "trainables": 1374,
     "training": 5050,
-    "tune_internals": 503,
+    "tune_internals": 498,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 36544, "tests": 36550, "scripts": 4639}
+LINES = {"tune_tf": 36653, "tests": 37596, "scripts": 4639}
 """Most lines of any kind."""
 
 
