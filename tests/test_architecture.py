@@ -42,24 +42,41 @@ CEILINGS = {
     "inspection": 275,
     "measure": 594,
     "parallelism": 240,
+<<<<<<< HEAD
     "record": 840,
+=======
+    "record": 859,
+>>>>>>> memory
     "report": 594,
     "scaffold": 481,
-    "schedulers": 1974,
-    "searchers": 2355,
-    "single modules": 1588,
+    "schedulers": 1979,
+    "searchers": 1714,
+    "single modules": 1589,
     "space": 907,
+<<<<<<< HEAD
     "sweep": 2586,
     "testing": 300,
     "tracking": 1488,
     "trainables": 1315,
     "training": 5050,
     "tune_internals": 513,
+=======
+    "sweep": 2582,
+    "testing": 300,
+    "tracking": 1491,
+    "trainables": 1374,
+    "training": 5050,
+    "tune_internals": 498,
+>>>>>>> memory
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
+<<<<<<< HEAD
 LINES = {"tune_tf": 37520, "tests": 36772, "scripts": 4639}
+=======
+LINES = {"tune_tf": 36653, "tests": 37596, "scripts": 4639}
+>>>>>>> memory
 """Most lines of any kind."""
 
 

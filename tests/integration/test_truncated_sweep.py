@@ -1,11 +1,12 @@
 """The files of a killed sweep, cut short as a loss of power leaves them."""
 
+import optuna
 import pytest
 from record_and_mlflow import assert_truth
 from terminal import kill, until
 
 from tune_tf.inspection import SweepView
-from tune_tf.record import recorded_results
+from tune_tf.record import SweepHistory, recorded_results
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -19,6 +20,7 @@ def killed(command, sweep_file, tmp_path):
         "epochs=60",
         "checkpoint_interval_s=0",
         "max_concurrent_trials=2",
+        "searcher.storage=sqlite:///optuna.db",
     )
     process = command("run", "tiny.yaml", *settings, cwd=root)
     try:
@@ -56,3 +58,12 @@ def test_a_sweep_goes_on_from_a_damaged_checkpoint_and_runs_no_trial_again(kille
     assert len(assert_truth(path)) == 8
     for number, lines in results.items():
         assert recorded_results(path, number) == lines
+    storage = f"sqlite:///{path.parent.parent}/optuna.db"
+    copies = optuna.load_study(study_name=path.name, storage=storage).trials
+    trials = SweepHistory.read(path).trials
+    assert [(trial.user_attrs["tune_trial_id"], trial.state.name) for trial in copies] == [
+        (trial_id, trial.outcome.optuna) for trial_id, trial in trials.items()
+    ]
+    for copy, trial in zip(copies, trials.values(), strict=True):
+        steps = {result["training_iteration"] for result in recorded_results(path, trial.number)}
+        assert copy.intermediate_values.keys() == steps

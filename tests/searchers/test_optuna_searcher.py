@@ -5,7 +5,7 @@ import pytest
 from searchers_by_hand import CONDITIONAL, CONTINUOUS, loss_of, make, names, run
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
-from tune_tf.space import Float, Int, SearchSpace, flatten
+from tune_tf.space import Choice, Float, Int, SearchSpace, flatten
 from tune_tf.space.optuna_form import OptunaSpace
 
 
@@ -123,3 +123,23 @@ def test_a_grid_is_finished_when_all_of_it_was_proposed():
     assert searcher.suggest("d") == Searcher.FINISHED
     searcher.on_trial_complete("a", {"loss": 0.5, "training_iteration": 1, "done": True})
     assert searcher.suggest("e") == Searcher.FINISHED
+
+
+def test_a_trial_whose_end_somebody_else_told_keeps_it():
+    searcher = make()
+    searcher.suggest("a")
+    searcher.study.tell(0, state=optuna.trial.TrialState.FAIL)
+    searcher.on_trial_result("a", {"loss": 1.0, "training_iteration": 1})
+    last = {"loss": 0.5, "training_iteration": 2, "stop_reason": "completed", "done": True}
+    searcher.on_trial_complete("a", last)
+    assert searcher.study.trials[0].state.name == "FAIL"
+
+
+def test_options_that_differ_from_those_of_a_study_are_refused_and_leave_no_running_trial(tmp_path):
+    settings = {"storage": tmp_path / "study.journal", "study_name": "s", "sampler": "random"}
+    make(SearchSpace({"x": Choice([1, 2])}), **settings).suggest("a")
+    searcher = make(SearchSpace({"x": Choice([1, 3])}), **settings)
+    with pytest.raises(ValueError, match="does not support dynamic value space"):
+        searcher.suggest("b")
+    trial = searcher.study.trials[1]
+    assert (trial.state.name, trial.user_attrs["stop_reason"]) == ("FAIL", "error")

@@ -1,6 +1,5 @@
 """A study that is replayed from a record is the one that ran: live equals replayed."""
 
-import json
 import math
 import time
 
@@ -10,8 +9,14 @@ from searchers_by_hand import CONDITIONAL, CONTINUOUS
 
 from tune_tf.objective import Objective
 from tune_tf.outcome import Outcome
+from tune_tf.record import recorded_form
 from tune_tf.searchers import OptunaSearcher, ReplayedTrial
 from tune_tf.space import Choice, Float, SearchSpace, flatten
+
+
+def half(value):
+    return value / 2
+
 
 LOSS, SPEED = Objective("loss", "min"), Objective("speed", "max")
 NUMBERS = SearchSpace({"rate": Float(1e-4, 1e-1, log=True), "momentum": Float(0, 1)})
@@ -20,8 +25,8 @@ OPTIONS = SearchSpace(
         "shape": Choice([(1, 2), (3, 4)]),
         "rate": Choice([0.1, 0.01]),
         "n": Choice([np.int64(1), np.int64(2)]),
-        "kind": Choice([int, float]),
-        "group": Choice([{"a": (1,)}, {"a": (2,)}]),
+        "kind": Choice([int, half]),
+        "group": Choice([{"a": (1,)}, {2: (2,)}]),
     }
 )
 SAMPLERS = {
@@ -34,13 +39,6 @@ SAMPLERS = {
     "tpe of options": (OPTIONS, {}),
     "quasi-random": (CONTINUOUS, {"sampler": "QMCSampler"}),
 }
-
-
-def plain(value):
-    """Return what a record gives back of a value."""
-    return json.loads(
-        json.dumps(value, default=lambda it: it.tolist() if hasattr(it, "tolist") else str(it))
-    )
 
 
 class Sweep:
@@ -82,18 +80,18 @@ class Sweep:
             self.searcher.on_trial_complete(trial_id, final)
         self.trials[trial_id] = ReplayedTrial(
             trial_id,
-            plain(config),
+            recorded_form(config),
             outcome,
             cause,
-            plain(results),
-            note=plain(note),
+            recorded_form(results),
+            note=recorded_form(note),
         )
 
     def replayed(self):
         """Return a new searcher that was told the record."""
         settings = self.settings.copy()
         if settings.pop("warm_start_from", None):
-            settings["earlier"] = plain(self.searcher.earlier)
+            settings["earlier"] = recorded_form(self.searcher.earlier)
         searcher = OptunaSearcher(*self.arguments, **settings)
         searcher.replay(list(self.trials.values()))
         return searcher
@@ -179,7 +177,7 @@ def test_two_resumes_propose_the_same_and_repeat_no_draw(space, settings):
     if settings.get("sampler") == "nsga2":
         return  # a child may be like its parent
     drawn = [repr(trial.config) for trial in sweep.trials.values()]
-    assert not {repr(plain(each)) for each in again[0]} & set(drawn)
+    assert not {repr(recorded_form(each)) for each in again[0]} & set(drawn)
 
 
 def test_a_trial_that_goes_on_is_told_later_as_if_nothing_had_been():

@@ -14,7 +14,7 @@ from tune_tf.record.history import (
     trial_results,
     trials_with_checkpoints,
 )
-from tune_tf.record.record import Record, post_request
+from tune_tf.record.record import Record, post_request, recorded_form
 from tune_tf.record.trial_log import TRIAL_LOG, TrialLog, log_path, mask_log
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "mask_log",
     "post_request",
     "recorded_checkpoints",
+    "recorded_form",
     "recorded_pickle",
     "recorded_results",
     "trial_results",

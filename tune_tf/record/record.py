@@ -380,6 +380,14 @@ def _json_or_text(value: Any) -> Any:
     return value
 
 
+def recorded_form(value: Any) -> Any:
+    """Return what a record gives back of a value of a config."""
+    return json.loads(_json({"": value}))[""]
+
+
 def _plain(value: Any) -> Any:
-    """Return a value of NumPy as Python's own, and anything else as text."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    """Return a value of NumPy as Python's own, a class or function by name, and others as text."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    name = getattr(value, "__qualname__", None)
+    return str(value) if name is None else f"{value.__module__}.{name}"

@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tune_tf.errors import ErrorDetail
 from tune_tf.outcome import is_finite
+from tune_tf.record import recorded_form
 from tune_tf.searchers.criteria import SearchCriteria
 from tune_tf.searchers.trial_attrs import WARM_START, WARM_START_KEY
 from tune_tf.space import Choice, Constant, Float, Int, Parameter, SearchSpace, flatten
@@ -66,9 +67,7 @@ def to_optuna_trial(
         raise OutsideSpaceError(f"they were stopped before a value of {criteria.leading.metric}")
     if criteria.constraints and earlier.violations is None:
         raise OutsideSpaceError("they do not report all constrained metrics")
-    here = {
-        path: _value_here(it, space.parameters.get(path)) for path, it in earlier.config.items()
-    }
+    here = {path: value_here(it, space.parameters.get(path)) for path, it in earlier.config.items()}
     params, errors = point_params(space, here)
     if errors:
         rule, *_ = re.split(", not | but |; ", errors[0].what)  # alike for all values
@@ -116,7 +115,7 @@ def params_here(space: SearchSpace, config: Mapping[str, Any]) -> dict[str, Any]
     Empty if the space does not contain it.
     """
     flat = flatten(config, space.parameters)
-    here = {path: _value_here(it, space.parameters.get(path)) for path, it in flat.items()}
+    here = {path: value_here(it, space.parameters.get(path)) for path, it in flat.items()}
     params, errors = point_params(space, here)
     return {} if errors else params
 
@@ -132,22 +131,24 @@ def dense_params(space: SearchSpace, params: Mapping[str, Any], seed: int) -> di
     return drawn | dict(params)
 
 
-def _value_here(value: Any, parameter: Parameter | None) -> Any:
+def value_here(value: Any, parameter: Parameter | None) -> Any:
     """Return the value of a parameter that a stored one or a text stands for, if there is any."""
-    options: Sequence[Any] = ()
     match parameter:
         case Choice(options=options):
-            pairs = zip(labels(options), options, strict=True)
-            options = [option for label, option in pairs if _is_equal(value, label)] or options
+            named = (*zip(labels(options), options, strict=True), *((it, it) for it in options))
         case Constant(value=constant):
-            options = (constant,)
+            named = ((constant, constant),)
         case Float() | Int() if isinstance(value, str):
             with suppress(ValueError):
                 number = float(value)
                 is_whole = isinstance(parameter, Int) and number.is_integer()
                 return int(number) if is_whole else number
-    return next((option for option in options if _is_equal(value, option)), value)
-
-
-def _is_equal(value: Any, other: Any) -> bool:
-    return hashable(value) == hashable(other) or str(value) == str(other)
+            return value
+        case _:
+            return value
+    known = hashable(value)
+    for name, option in named:
+        if hashable(name) == known or str(name) == str(value):
+            return option
+    recorded = (it for _, it in named if hashable(recorded_form(it)) == known)
+    return next(recorded, value)

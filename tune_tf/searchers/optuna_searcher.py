@@ -185,8 +185,10 @@ class OptunaSearcher(Searcher):
         in_study = self._open(replayed).study.get_trials(deepcopy=False)
         numbers = {each.user_attrs.get(TUNE_TRIAL_ID): each.number for each in in_study}
         for trial, progress in replayed:
-            number = numbers[trial.trial_id]
-            self._records[trial.trial_id] = TrialRecord(number, progress, trial.ended)
+            record = TrialRecord(numbers[trial.trial_id], ended=trial.ended)
+            if not trial.ended:
+                record.progress = progress
+            self._records[trial.trial_id] = record
             self._noted |= trial.note.get("study", {})
             self._metrics_checked |= bool(progress.last)
         for key, value in self._noted.items():

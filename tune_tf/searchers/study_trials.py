@@ -1,8 +1,8 @@
 """Trials of a study, by Ray Tune's ids: they are asked for, reported and told."""
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ class TrialRecord:
 
     Args:
         number: Optuna's number.
-        progress: What its results say.
+        progress: What its results say, until it has ended.
         ended: Whether Optuna knows its end.
     """
 
@@ -115,7 +115,7 @@ class StudyTrials:
         progress, trial_id = record.progress, self._id_of(record)
         was_changed = progress.changed_at is not None
         has_grown = progress.add(result, self._criteria)
-        with _closing_if_finished(record):
+        with suppress(UpdateFinishedTrialError):  # told by another process in the meantime
             if progress.changed_at is not None and not was_changed:
                 self._storage.set_trial_user_attr(trial_id, CONFIG_CHANGED_AT, progress.changed_at)
             if has_grown:
@@ -146,22 +146,14 @@ class StudyTrials:
         for name, violation in end.violations.items():
             if name not in frozen.constraints:
                 frozen.set_constraint(name, violation)
-        with _closing_if_finished(record):
+        with suppress(UpdateFinishedTrialError):
             for key, value in end.attrs.items():
                 self._storage.set_trial_user_attr(trial_id, key, value)
             known = self._storage.get_trial(trial_id).system_attrs
             for key in frozen.system_attrs.keys() - known.keys():  # the constraints
                 self._storage.set_trial_system_attr(trial_id, key, frozen.system_attrs[key])
             self.sampled.tell(record.number, end.values, end.state)
-        record.ended = True
+        record.ended, record.progress = True, TrialProgress()  # the study has it all
 
     def _id_of(self, record: TrialRecord) -> int:
         return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, record.number)
-
-
-@contextmanager
-def _closing_if_finished(record: TrialRecord) -> Iterator[None]:
-    try:
-        yield
-    except UpdateFinishedTrialError:  # told by another process in the meantime
-        record.ended = True

@@ -4,7 +4,6 @@ A resume is another ``tune.run``: Tune's own state is not read. Trials that have
 searcher and scheduler; those that go on are made again, with their numbers, ids and seeds.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,8 +28,8 @@ from tune_tf.record import (
 )
 from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers.state import SchedulerResume
+from tune_tf.searchers.earlier_trial import value_here
 from tune_tf.space import SearchSpace, flatten, nest
-from tune_tf.space.hashable import hashable
 from tune_tf.sweep.storage import SweepStorage
 from tune_tf.sweep_folder import trial_folder_name
 from tune_tf.trainables.memory.oom_retries import RetryResources
@@ -203,17 +202,7 @@ def own_values(config: Mapping[str, Any], space: SearchSpace) -> dict[str, Any]:
     JSON has no tuples, and no objects.
     """
     flat = flatten(config, space.parameters)
-    for path, parameter in space.parameters.items():
-        options = getattr(parameter, "options", ())
-        if path in flat:
-            known = hashable(flat[path])
-            same = (option for option in options if _recorded_form(option) == known)
-            flat[path] = next(same, flat[path])
-    return nest(flat)
-
-
-def _recorded_form(option: Any) -> Any:
-    return hashable(json.loads(json.dumps(option, default=str)))
+    return nest({path: value_here(it, space.parameters.get(path)) for path, it in flat.items()})
 
 
 def _checkpoint_number(path: str) -> int:

@@ -50,6 +50,8 @@ class SeenTrials:
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
         """Return the visible form of all trials of the study, by number."""
+        if states == (TrialState.WAITING,):  # Optuna looks for points to try first
+            return self._storage.get_all_trials(study_id, deepcopy, states)
         if (rungs := tuple(self._rungs())) != self._seen_at:
             self._seen_at, self._seen = rungs, {}
         seen = []
