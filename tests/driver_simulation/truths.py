@@ -132,6 +132,8 @@ def assert_same_study(sweep: "SimulatedSweep", live: optuna.Study) -> None:
 def _content_of(trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
     """Return what a trial holds but its times, and its run, which may be known later."""
     attrs = {name: each for name, each in trial.user_attrs.items() if name != MLFLOW_RUN_ID}
+    if attrs.get(CONFIG_CHANGED_AT) == max(trial.intermediate_values, default=0):
+        del attrs[CONFIG_CHANGED_AT]  # nothing is left out of the curve
     return {
         "state": trial.state.name,
         "values": trial.values,

@@ -12,8 +12,10 @@ import ray
 from tune_tf.config import SweepConfig, import_workload
 from tune_tf.config.scheduler_settings import PopulationSettings
 from tune_tf.errors import ErrorDetail, InvalidSettingsError
-from tune_tf.record import RecordedTrial, SweepHistory, recorded_results
+from tune_tf.outcome import CONFIG_CHANGED_AT
+from tune_tf.record import RecordedResult, RecordedTrial, SweepHistory, trial_results
 from tune_tf.resources import TrialResources
+from tune_tf.result_keys import TRAINING_ITERATION
 from tune_tf.schedulers import scheduler
 from tune_tf.schedulers.mutations import pb2_refusal, pbt_refusal, select_mutations
 from tune_tf.searchers import OptunaSearcher, ReplayedTrial, WarmStart
@@ -215,10 +217,21 @@ def replayed_trial(folder: Path, trial: RecordedTrial) -> ReplayedTrial:
         trial.suggested,
         trial.outcome,
         trial.cause,
-        recorded_results(folder, trial.number),
+        _results_for_searcher(trial_results(folder, trial.number)),
         trial.run_id,
         trial.note,
     )
+
+
+def _results_for_searcher(results: Sequence[RecordedResult]) -> list[Mapping[str, Any]]:
+    """Return a trial's results as the scheduler passes them on to the searcher.
+
+    From the first one with another's weights, they name the last iteration before.
+    """
+    metrics = [result.metrics for result in results]
+    own = [result.metrics for result in results if result.exploits == 0]
+    last = int(own[-1][TRAINING_ITERATION]) if own else 0
+    return [*own, *({**each, CONFIG_CHANGED_AT: last} for each in metrics[len(own) :])]
 
 
 def study_searcher(
