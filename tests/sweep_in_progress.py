@@ -58,12 +58,14 @@ class SweepInProgress:
         optimizer = "sgd" if number % 2 else "adamw"
         return {"optimizer": optimizer, "momentum": momentum, "block": {"width": 8 + number}}
 
-    def start(self, number):
-        name = f"trial_{number:05d}"
-        config = self.config_of(number)
+    def create(self, number):
+        name, config = f"trial_{number:05d}", self.config_of(number)
         self.diary.record_creation(IDS[number], number, config, name=name, tag=f"{number + 1}")
-        self.diary.record_start(IDS[number], config, devices="1 CPU")
-        (self.path / name).mkdir(exist_ok=True)
+
+    def start(self, number):
+        self.create(number)
+        self.diary.record_start(IDS[number], self.config_of(number), devices="1 CPU")
+        (self.path / f"trial_{number:05d}").mkdir(exist_ok=True)
 
     def report(self, number, *values, done=None, **more):
         """Report values, an iteration each; ``done`` is how the trial ends with the last."""

@@ -17,11 +17,10 @@ from unittest import mock
 
 import numpy as np
 import optuna
+from checks import WrongError, check
 from truths import (
-    WrongError,
     assert_same_study,
     assert_truths,
-    check,
     digest_of,
     digest_of_decisions,
 )
@@ -29,7 +28,7 @@ from turn_threads import in_turns
 from turns import Crash, Turns
 from virtual_cluster import METRIC, Cluster, Faults
 from virtual_disk import Disk
-from virtual_parts import settings_as_json, virtual_parts
+from virtual_parts import Heard, settings_as_json, virtual_parts
 from virtual_store import Client, Store, Weather
 
 from tune_tf.config import SweepConfig
@@ -180,6 +179,7 @@ class SimulatedSweep:
         if reproducible:
             self._make_reproducible(random.Random(seed // LIVES_A_CONFIG))
         self.result: SweepResult | None = None
+        self.heard = Heard()
 
     def live(self) -> Life:
         """Live it to its end, and check what is left of it."""
@@ -255,7 +255,7 @@ class SimulatedSweep:
         with (
             in_turns(turns),
             self._disk.noticing(),
-            virtual_parts(cluster, self.store, session),
+            virtual_parts(cluster, self.store, session, self.heard),
         ):
             try:
                 self._drive()
@@ -264,6 +264,7 @@ class SimulatedSweep:
             finally:
                 turns.at_point = lambda label: False
                 turns.end_process()
+                self.heard.forget()
                 self._disk.end_process()
                 signal.signal(signal.SIGINT, sigint)
                 signal.signal(signal.SIGUSR1, usr1)
@@ -322,8 +323,10 @@ class SimulatedSweep:
                 {"name": "asha", "grace_period": 1, "reduction_factor": 2},
                 {"name": "MedianStoppingRule", "grace_period": 1},
                 {"name": "HyperBandScheduler", "reduction_factor": 2},
+                {"name": "pbt", "perturbation_interval": 1, "quantile_fraction": 0.5},
             ]
         )
+        changes_configs = scheduler["name"] == "pbt"
         budget: dict[str, Any] = {"num_samples": rng.choice([1, 2, 3, 4, 5])}
         limit = rng.choice([None, None, None, "epochs", "target", "patience", "time_budget_s"])
         if limit is not None:
@@ -335,14 +338,16 @@ class SimulatedSweep:
             "objective": {"metric": METRIC, "mode": "max"},
             "space": {"rate": {"uniform": [0.0, 0.5]}, "kind": {"choice": list(range(8))}},
             "seed": rng.randrange(1000),
-            "searcher": {"sampler": rng.choice(["random", "random", "auto"])},
-            "epochs": epochs,
+            "searcher": {
+                "sampler": rng.choice(["random", "random", "random" if changes_configs else "auto"])
+            },
+            "epochs": epochs * 2 if changes_configs else epochs,
             "scheduler": scheduler,
             "resources": {"cpus": 1},
             "budget": budget,
             "max_failures": rng.choice([0, 0, 1, 2]),
             "reuse_actors": rng.random() < 0.6,
-            "keep": "best" if self.life.seed % 4 == 3 else "last",
+            "keep": "best" if self.life.seed % 4 == 3 and not changes_configs else "last",
             "keep_checkpoints": rng.choice([1, 5, "all"]),
             "mlflow": {
                 "tracking_uri": "http://virtual.invalid",

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
+from checks import check
+from population_truths import assert_population
 from trial_states import TrialStates, assert_consistent_states
 from virtual_cluster import METRIC, kept_step, value_of
 from virtual_store import Store, StoredRun
@@ -23,16 +25,6 @@ from tune_tf.tracking.tags import STOP_REASON_TAG, SWEEP_ID_TAG, TRIAL_ID_TAG
 
 if TYPE_CHECKING:
     from sweep_life import SimulatedSweep
-
-
-class WrongError(AssertionError):
-    """Something is not true that has to be."""
-
-
-def check(holds: object, told: str) -> None:
-    """Raise where something does not hold."""
-    if not holds:
-        raise WrongError(told)
 
 
 def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
@@ -57,6 +49,10 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     check(runs.keys() <= tune.keys(), f"MLflow has {sorted(runs)}, Tune has {sorted(tune)}")
     check(pages.trials.keys() <= tune.keys(), f"the record has {sorted(pages.trials)}")
     _check_budget(sweep, tune, ended_early=ended_early)
+    if sweep.config.scheduler.name == "pbt":
+        assert_population(sweep, pages, runs)
+        return
+    _check_heard(sweep, pages)
     was_away = sweep.store.num_failures > 0
     standings, ends = {}, {}
     for trial_id, (status, _, last) in tune.items():
@@ -104,6 +100,22 @@ def assert_truths(sweep: "SimulatedSweep", result: SweepResult) -> None:
     _check_best(result, {key: ends[key] for key in completed}, parent)
     if result.config.keep == "best":
         _check_kept(result, told, runs)
+
+
+def _check_heard(sweep: "SimulatedSweep", pages: SweepHistory) -> None:
+    """Check that the scheduler was told once of each result, in order, whatever was repeated.
+
+    Tune does not tell it of a result by which others than the scheduler end the trial. Of a
+    reproducible sweep it hears what follows from the results.
+    """
+    if sweep.config.reproducible:
+        return
+    for trial_id, trial in pages.trials.items():
+        results = recorded_results(sweep.folder.path, trial.number)
+        last = max((int(each["training_iteration"]) for each in results), default=0)
+        heard = sweep.heard.iterations.get(trial_id, [])
+        right = heard in ([*range(1, last + 1)], [*range(1, last)])
+        check(right or trial.failures, f"the scheduler heard {heard} of {trial_id}, up to {last}")
 
 
 def assert_same_study(sweep: "SimulatedSweep", live: optuna.Study) -> None:

@@ -291,6 +291,11 @@ def value_of(config: dict[str, Any], iteration: int) -> float:
     return 1 - float(config["rate"]) - 0.3 / iteration
 
 
+def past_after(past: float, value: float) -> float:
+    """Return what tells from which state a trial has gone on, after another value."""
+    return (7 * past + value) % 1
+
+
 def kept_step(iteration: int) -> int:
     """Return the iteration that counts as a trial's best one, where it keeps that."""
     return (iteration + 1) // 2
@@ -343,7 +348,7 @@ class Untrained(Trainable):
         if kind in self.cluster.faults.diverges and iteration == 2:
             value = float("nan")
         self.cluster.faults.trained.append((self.trial_id, iteration, value))
-        self._past = (7 * self._past + value) % 1  # tells from which state it has gone on
+        self._past = past_after(self._past, value)
         result = {METRIC: value, "loss": 1 - value, "past": self._past}
         if self.keeps_best and value == value:
             best = kept_step(iteration)

@@ -43,6 +43,7 @@ from tune_tf.atomic_files import write_atomically
 from tune_tf.record import Record
 from tune_tf.resources import TrialResources
 from tune_tf.results import SweepResult
+from tune_tf.schedulers.state import ResumeMixin
 from tune_tf.searchers import OptunaSearcher
 from tune_tf.space.document import YamlDocument
 from tune_tf.sweep.plan import SweepPlan
@@ -51,13 +52,14 @@ from tune_tf.workload import Workload
 
 
 @contextlib.contextmanager
-def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[None]:
+def virtual_parts(cluster: Cluster, store: Store, session: Path, heard: "Heard") -> Iterator[None]:
     """Put the virtual parts in place.
 
     Args:
         cluster: Runs the trials.
         store: Where MLflow keeps its runs.
         session: Folder of Ray's session.
+        heard: Takes note of what the scheduler is told.
     """
     turns, slots = cluster.turns, cluster.faults.num_slots
     planned = slots + cluster.faults.num_lost
@@ -102,7 +104,8 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path) -> Iterator[Non
         (tune_tf.sweep.callbacks.guards, "free_bytes", lambda path: 10**12),
         (tune_tf.tracking.environment, "environment_texts", lambda: {"a.txt": "virtual"}),
         (tune_tf.tracking.runs, "connect", lambda uri: Client(store, turns)),
-        (Record, "_commit", _noticed(turns, Record._commit)),
+        (ResumeMixin, "on_trial_result", heard.listening(ResumeMixin.on_trial_result)),
+        (Record, "_commit", _noticed(turns, heard, Record._commit)),
         (OptunaSearcher, "finish", _remembered(cluster, OptunaSearcher.finish)),
         (SweepStorage, "remove_checkpoint", lambda storage, path: _delete(None, path)),
     ]
@@ -134,7 +137,40 @@ def _remembered(cluster: Cluster, finish: Callable[..., None]) -> Callable[..., 
     return remember
 
 
-def _noticed(turns: Turns, commit: Callable[[Record], None]) -> Callable[[Record], None]:
+class Heard:
+    """Iterations of trials of which the scheduler was told, as far as that is recorded.
+
+    Attributes:
+        iterations: By trial id, in the order in which it was told.
+    """
+
+    def __init__(self) -> None:
+        self.iterations: dict[str, list[int]] = {}
+        self._unrecorded: list[tuple[str, int]] = []
+
+    def listening(self, tell: Callable[..., str]) -> Callable[..., str]:
+        """Return the method by which a scheduler is told of a result, with a note of it."""
+
+        def listen(scheduler: Any, controller: Any, trial: Any, result: dict[str, Any]) -> str:
+            self._unrecorded.append((trial.trial_id, int(result["training_iteration"])))
+            return tell(scheduler, controller, trial, result)
+
+        return listen
+
+    def record(self) -> None:
+        """Note that the step is recorded."""
+        for trial_id, iteration in self._unrecorded:
+            self.iterations.setdefault(trial_id, []).append(iteration)
+        self._unrecorded.clear()
+
+    def forget(self) -> None:
+        """Forget what a process was told that died before it was recorded."""
+        self._unrecorded.clear()
+
+
+def _noticed(
+    turns: Turns, heard: Heard, commit: Callable[[Record], None]
+) -> Callable[[Record], None]:
     """Have each transaction of the record be a point before and after it."""
 
     def notice(record: Record) -> None:
@@ -142,6 +178,7 @@ def _noticed(turns: Turns, commit: Callable[[Record], None]) -> Callable[[Record
             what = f"record {' '.join(record._waiting[0][0].split()[:3])}"
             turns.point(what)
             commit(record)
+            heard.record()
             turns.point(f"{what} done")
 
     return notice

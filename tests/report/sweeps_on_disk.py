@@ -56,9 +56,10 @@ def sweep_on_disk(folder, told, **settings):
             values = it.config or config.space.sample(np.random.default_rng(number))
             trial_id, start_s = f"id{number}", START_S + it.started_after_s
             now[0] = start_s
-            record.record_creation(trial_id, number, values)
+            name, tag = f"trial_{number:05d}", str(number + 1)
+            record.record_creation(trial_id, number, values, name=name, tag=tag)
             if it.curve:
-                record.record_start(trial_id, number, values)
+                record.record_start(trial_id, values, devices="1 CPU")
             for epoch, value in enumerate(it.curve, start=1):
                 now[0] = start_s + epoch * EPOCH_S
                 line = {
@@ -69,7 +70,7 @@ def sweep_on_disk(folder, told, **settings):
                 }
                 record.record_result(number, line)
             if it.curve and it.outcome:
-                record.record_end(trial_id, number, values, it.outcome)
+                record.record_end(trial_id, it.outcome)
             ends.append(now[0])
             metrics = ({metric: it.curve[-1]} if it.curve else {}) | it.metrics
             trials.append(

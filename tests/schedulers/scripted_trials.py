@@ -39,9 +39,6 @@ class Controller:
         ids: The trials' ids.
     """
 
-    # Ray's variant for BOHB notes pauses there.
-    search_alg = SimpleNamespace(searcher=SimpleNamespace(on_pause=id, on_unpause=id))
-
     def __init__(self, scheduler, curves, *, slots=2, configs=None, stop=None, ids=None):
         self.scheduler, self.slots = scheduler, slots
         self.curves = dict(zip(ids or [f"t{i}" for i in range(len(curves))], curves, strict=True))
@@ -53,6 +50,9 @@ class Controller:
         self.trials: list[ScriptedTrial] = []
         self.live: set[ScriptedTrial] = set()
         self.reached: dict[str, int] = {}
+        # Ray's variant for BOHB notes pauses there.
+        searcher = SimpleNamespace(on_pause=id, on_unpause=id)
+        self.search_alg = SimpleNamespace(searcher=searcher, is_finished=lambda: not self.waiting)
 
     def get_trials(self):
         return self.trials
@@ -134,6 +134,9 @@ class Controller:
             self.stop_trial(trial)
         elif decision == TrialScheduler.PAUSE:
             self.pause_trial(trial)
+
+    def _set_trial_status(self, trial, status):
+        trial.set_status(status)
 
     def stop_trial(self, trial):
         if trial.status == Trial.RUNNING:

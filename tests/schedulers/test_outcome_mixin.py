@@ -1,7 +1,6 @@
 """Outcomes recorded by schedulers that are driven by hand."""
 
 import math
-from unittest.mock import create_autospec
 
 import pytest
 
@@ -143,15 +142,3 @@ def test_decisions_on_finite_metrics_are_rays(mode, seed):
     assert [ours for ours, _ in decisions] == [rays for _, rays in decisions]
     assert {"STOP", "CONTINUE"} <= {rays for _, rays in decisions}
     assert [b.debug_str() for b in ours._brackets] == [b.debug_str() for b in rays._brackets]
-
-
-def test_the_end_of_a_trial_that_waits_is_put_into_tunes_snapshot():
-    from ray.tune.execution.tune_controller import TuneController
-
-    scheduler, marked = make("asha"), []
-    trial = add(scheduler)
-    stub = create_autospec(TuneController, instance=True)
-    stub._mark_trial_to_checkpoint = marked.append
-    scheduler.on_trial_remove(stub, trial)
-    assert marked == [trial]
-    assert callable(TuneController._mark_trial_to_checkpoint)

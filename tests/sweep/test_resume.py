@@ -1,13 +1,10 @@
 """What a resume leaves of the record before any trial runs: all of it, or nothing to go on from."""
 
-import contextlib
-
 import pytest
 
 from tune_tf.errors import InvalidSettingsError, SweepConflictError
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.record import SweepHistory
-from tune_tf.sweep import run
 from tune_tf.sweep.run import extend_sweep, resume_sweep
 
 
@@ -31,13 +28,3 @@ def test_a_refused_continuation_leaves_an_ended_sweep_ended(ended, refused):
     refused(ended)
     assert SweepHistory.read(ended.path) == before
     assert SweepView.open(ended.path).state is SweepState.ENDED
-
-
-def test_trials_that_tune_never_knew_are_forgotten_as_the_sweep_begins_again(sweep, monkeypatch):
-    sweep.diary.record_creation("a8624273", 0, sweep.config_of(0))
-    sweep.leave()
-    for name in ("check_settings", "make_searcher", "plan_sweep", "run_trials"):
-        monkeypatch.setattr(run, name, lambda *given, **more: None)
-    monkeypatch.setattr(run, "cluster", lambda *given: contextlib.nullcontext())
-    resume_sweep(sweep.path)
-    assert SweepHistory.read(sweep.path).trials == {}

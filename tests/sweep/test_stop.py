@@ -7,7 +7,7 @@ from tune_tf.sweep import stop
 
 
 def test_a_trial_that_never_starts_as_the_sweep_ends_is_not_said_to_be_stopped(sweep, monkeypatch):
-    sweep.diary.record_creation("a8624273", 0, sweep.config_of(0))
+    sweep.create(0)
     monkeypatch.setattr(stop.time, "sleep", lambda seconds: sweep.finish(interrupted=True))
 
     with pytest.raises(SweepConflictError, match="it is interrupted"):

@@ -191,9 +191,13 @@ class ResumeMixin(TrialScheduler):
         while self._gone:
             super().on_trial_remove(tune_controller, self._gone.pop())
         chosen = super().choose_trial_to_run(tune_controller, **options)
-        self._is_changed = self._is_changed or chosen is not None
-        # Some choose from lists of their own.
-        return None if chosen is not None and chosen.trial_id in self._awaited else chosen
+        if chosen is None or chosen.trial_id in self._awaited:
+            return None  # some choose from lists of their own
+        self._is_changed = True
+        iteration, decision = self._decisions.get(chosen.trial_id, (0, ""))
+        if decision == TrialScheduler.PAUSE:  # no resume is to pause it once more
+            self._decisions[chosen.trial_id] = iteration, TrialScheduler.CONTINUE
+        return chosen
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes to be saved."""

@@ -184,14 +184,14 @@ def _tune_trial(
         trial_dirname_creator=spec.get("trial_dirname_creator"),
     )
     trial.relative_logdir = trial.storage.trial_dir_name = recorded.name
-    trial.storage.current_checkpoint_index = max(
-        map(_checkpoint_number, storage.checkpoints(storage.path(recorded.name))), default=-1
-    )
     trial.run_metadata.num_failures = recorded.failures
     if saved.checkpoint is not None:
         path, result = storage.path(saved.checkpoint), dict(saved.result)
         trial.on_checkpoint(to_training_result(path, storage.filesystem, result))
         trial.run_metadata.last_result = {**result, "config": trial.config}
+    trial.storage.current_checkpoint_index = max(
+        map(_checkpoint_number, storage.checkpoints(storage.path(recorded.name))), default=-1
+    )
     if recorded.state == "paused":
         trial.set_status(Trial.PAUSED)
     return trial

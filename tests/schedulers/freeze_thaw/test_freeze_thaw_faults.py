@@ -8,6 +8,7 @@ from slots import assert_every_iteration_once
 from test_freeze_thaw import Sweep, causes, make, noisy, smooth
 
 from tune_tf.outcome import STOP_CAUSE, STOP_REASON
+from tune_tf.schedulers.state import SchedulerResume
 
 ENDS = ("completed", "pruned", "diverged")
 
@@ -118,7 +119,7 @@ def test_trials_that_skip_iterations_are_paused_at_the_rung_that_they_passed():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_sweep_in_which_everything_goes_wrong_ends(seed, tmp_path):
+def test_a_sweep_in_which_everything_goes_wrong_ends(seed):
     rng = random.Random(seed)
     settings = {
         "epochs": rng.choice((2, 9, 20)),
@@ -140,7 +141,7 @@ def test_a_sweep_in_which_everything_goes_wrong_ends(seed, tmp_path):
         elif mishap < 0.16:
             swept.stop_trial(rng.choice([each for each in swept.trials if not each.is_finished()]))
         elif mishap < 0.2:
-            swept = resumed(swept, tmp_path / "scheduler", settings)
+            swept = resumed(swept, settings)
         else:
             swept.step(trial)
         assert swept.most_active <= num_slots
@@ -150,33 +151,38 @@ def test_a_sweep_in_which_everything_goes_wrong_ends(seed, tmp_path):
     assert_every_iteration_once(swept)
 
 
-def resumed(killed, path, settings=None, retried=()):
-    """Return the sweep as Tune resumes it: new trials with the old last results, all pending."""
-    killed.scheduler.save(path)
+def resumed(killed, settings=None):
+    """Return the sweep as it goes on: new trials with the old last results, paused ones first."""
     again = Sweep(make(**(settings or {})), killed.curve, killed.num_samples)
     again.num_slots = killed.num_slots
-    again.scheduler.restore(path)
-    for number, old in enumerate(killed.trials):
-        is_ended = old.is_finished() and old not in retried
-        again.add(number, old.status if is_ended else "PENDING", old.last_result)
+    old = sorted(killed.trials, key=lambda trial: int(trial.trial_id))
+    again.trials = [again.make(int(each.trial_id), last_result=each.last_result) for each in old]
+    for each, trial in zip(old, again.trials, strict=True):
+        is_kept = each.is_finished() or each.status == "PAUSED"
+        trial.set_status(each.status if is_kept else "PENDING")
+    going_on = [trial for trial in again.trials if not trial.is_finished()]
+    saved = {trial.trial_id: trial.last_result.get("training_iteration", 0) for trial in going_on}
+    state = killed.scheduler.changed_state()
+    again.scheduler.resume(SchedulerResume(state, {it.trial_id: it for it in going_on}, saved))
+    for trial in sorted(going_on, key=lambda trial: trial.status != "PAUSED"):
+        again.scheduler.on_trial_add(again, trial)
     again.jobs, again.reports = list(killed.jobs), list(killed.reports)
     return again
 
 
 @pytest.mark.parametrize("num_slots", [1, 3])
 @pytest.mark.parametrize("num_steps", range(0, 60, 10))
-def test_a_sweep_that_was_killed_goes_on(num_steps, num_slots, tmp_path):
+def test_a_sweep_that_was_killed_goes_on(num_steps, num_slots):
     killed = advance(Sweep(make(), noisy(12), 20, num_slots=num_slots), num_steps)
     paused = [trial.trial_id for trial in in_state(killed, "PAUSED")]
-    again = resumed(killed, tmp_path / "scheduler")
+    again = resumed(killed)
     assert [trial.trial_id for trial in in_state(again, "PAUSED")] == paused
     again.run()
     again.assert_ended(9)
     assert ("completed", 9) in again.ends().values()
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then(is_killed, tmp_path):
+def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then():
     swept = Sweep(make(epochs=3), smooth, 30, num_slots=2)
     advance_until(
         swept,
@@ -188,18 +194,15 @@ def test_a_failed_trial_that_is_retried_counts_by_what_it_reports_then(is_killed
     number = next(
         int(each.trial_id) for each in swept.running if each.last_result["training_iteration"] == 2
     )
-    swept.fail(swept.trials[number], retry=not is_killed)
-    if is_killed:
-        failed = [swept.trials[number]]
-        swept = resumed(swept, tmp_path / "scheduler", {"epochs": 3}, retried=failed)
+    swept.fail(swept.trials[number], retry=True)
     swept.curve = lambda which, step: -5.0 if (which, step) == (number, 3) else smooth(which, step)
     swept.run()
     assert swept.ends()[number] == ("completed", 3)
     assert {best for best, _ in causes(swept)} == {-5.0}
 
 
-def test_proposals_go_on_after_a_resume(tmp_path):
+def test_proposals_go_on_after_a_resume():
     killed = advance(Sweep(make(), smooth, 30, num_slots=2), 40)
     assert killed.scheduler.propose(killed) is not None
-    again = resumed(killed, tmp_path / "scheduler")
+    again = resumed(killed)
     assert again.scheduler.propose(again)["x"] == pytest.approx(0.3, abs=0.3)

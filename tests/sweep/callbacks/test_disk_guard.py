@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from tune_tf.config import SweepConfig
 from tune_tf.objective import Objective
 from tune_tf.space import Float, SearchSpace
 
 LIMIT = 2 * 10**9
+CONFIG = SweepConfig(
+    name="full",
+    workload="models:Mine",
+    objective={"metric": "loss", "mode": "min"},
+    space={"rate": {"uniform": [0, 1]}},
+    budget={"num_samples": 2},
+)
 
 
 class Disk:
@@ -57,9 +65,9 @@ def run(inline, tmp_path):
     """Run trials of one iteration under a guard; return Tune's trials."""
     from ray import tune
 
-    from tune_tf.config import BudgetSettings
     from tune_tf.searchers import OptunaSearcher
     from tune_tf.sweep.runner import SweepSearch
+    from tune_tf.sweep.stopper import SweepStopper
 
     def once(config):
         return {"loss": config["rate"], "done": True}
@@ -71,7 +79,7 @@ def run(inline, tmp_path):
         )
         analysis = tune.run(
             once,
-            search_alg=SweepSearch(searcher, BudgetSettings(num_samples=num_samples), 1, guard),
+            search_alg=SweepSearch(searcher, 1, guard, SweepStopper(CONFIG)),
             num_samples=num_samples,
             storage_path=str(tmp_path),
             callbacks=[guard],

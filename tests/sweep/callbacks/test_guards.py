@@ -37,19 +37,20 @@ def error_of(monkeypatch):
 
 def test_the_message_is_told_without_the_traceback_of_another_process(error_of):
     error_of(TRACEBACK)
-    trial = Trial()
+    trial, check = Trial(), BrokenWorkloadCheck()
+    check.on_trial_error(iteration=1, trials=[trial], trial=trial)
 
     with pytest.raises(WorkloadError, match=r"^record 3 \(a.png\): cannot be read;\n  mend it$"):
-        BrokenWorkloadCheck().on_trial_error(iteration=1, trials=[trial], trial=trial)
+        check.on_step_end(iteration=1, trials=[trial])  # after the record has the failure
 
 
 FOLDER = SimpleNamespace(path=Path("/sweeps/small-20261126-120450"))
 UNWRITABLE = {
     "read-only": OSError(errno.EROFS, os.strerror(errno.EROFS)),
     "disk error": OSError(errno.EIO, os.strerror(errno.EIO)),
-    "a file in its place": NotADirectoryError(errno.ENOTDIR, "no", f"{FOLDER.path}/events.jsonl"),
-    "removed": FileNotFoundError(errno.ENOENT, "no", f"{FOLDER.path}/trial_00000/result.json"),
-    "rights taken": PermissionError(errno.EACCES, "no", f"{FOLDER.path}/study.journal"),
+    "a file in its place": NotADirectoryError(errno.ENOTDIR, "no", f"{FOLDER.path}/sweep.db"),
+    "removed": FileNotFoundError(errno.ENOENT, "no", f"{FOLDER.path}/trial_00000/log.txt"),
+    "rights taken": PermissionError(errno.EACCES, "no", f"{FOLDER.path}/sweep-info"),
 }
 
 
