@@ -21,6 +21,7 @@ from tune_tf.trainables.checkpoint_files import (
     checkpoint_of,
     files_of,
     read_checkpoint_files,
+    saved_epoch,
     write_checkpoint_files,
 )
 from tune_tf.trainables.processes import (
@@ -184,6 +185,7 @@ class SubtaskGroup:
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore the state from a folder, on any number of devices."""
+        saved_epoch(folder)  # the subtasks read theirs later
         files, subtasks = read_checkpoint_files(folder), self._subtasks
         index = json.loads(files.get(_INDEX, b"{}"))
         if missing := {_INDEX, *index.get("files", {}).values()} - files.keys():

@@ -22,6 +22,7 @@ from tune_tf.trainables.checkpoint_files import (
     checkpoint_of,
     files_of,
     read_checkpoint_files,
+    saved_epoch,
     write_checkpoint_files,
 )
 from tune_tf.trainables.trial_process import PickledWorkload, TrialProcess, TrialStart
@@ -205,6 +206,7 @@ class ProcessGroup:
 
     def read_checkpoint(self, folder: Path) -> None:
         """Restore a checkpoint of any trainable of tune_tf, with any number of replicas."""
+        saved_epoch(folder)  # processes that cannot read it would end
         self.call("restore", ray.put(read_checkpoint_files(folder)), actors=self._holders)
 
     @property

@@ -171,7 +171,6 @@ class TrialTrainable(tune.Trainable, abc.ABC):
             CheckpointError: It is that of another model.
         """
         self._raise_setup_error()
-        saved_epoch(Path(checkpoint))  # processes that cannot read it would end
         self._processes.read_checkpoint(Path(checkpoint))
         if self._best is not None:
             self._has_stopped = False
@@ -282,6 +281,7 @@ class BestEpoch:
             return
         if head["files"]:
             files = read_checkpoint_files(folder / KEPT_FOLDER)
+            saved_epoch(folder / KEPT_FOLDER)
             if missing := set(head["files"]) - files.keys():
                 raise DamagedCheckpointError(f"{folder / KEPT_FOLDER} lacks {', '.join(missing)}")
             self._write = lambda path: write_checkpoint_files(path, files)

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from tune_tf.atomic_files import atomic_path
-from tune_tf.errors import CheckpointError
+from tune_tf.errors import CheckpointError, DamagedCheckpointError
 from tune_tf.training.callback_state import CallbackState, load_plain
 from tune_tf.training.scalars import (
     LearningRate,
@@ -31,7 +31,7 @@ _HEAD, _CALLBACKS = "head", "callbacks"
 _IN_HEAD = ("epoch", "seed", "config", "initial_rate", "names", "has_ended", "needs_data")
 _RANDOM_STATE = "seed_generator_state"
 _DAMAGE = (
-    *(ValueError, KeyError, OSError, EOFError),
+    *(ValueError, KeyError, OSError, EOFError, RuntimeError),
     *(zipfile.BadZipFile, pickle.UnpicklingError),
 )
 
@@ -226,7 +226,7 @@ class Checkpoint:
         """Read the file.
 
         Raises:
-            CheckpointError: The file is missing or truncated.
+            DamagedCheckpointError: The file is missing or truncated.
         """
         path = folder / FILE_NAME
         try:
@@ -237,9 +237,9 @@ class Checkpoint:
                     _of_dtype(archive[f"a{i}"], dtype) for i, dtype in enumerate(head["dtypes"])
                 ]
         except FileNotFoundError:
-            raise CheckpointError(f"there is no checkpoint at {path}") from None
+            raise DamagedCheckpointError(f"there is no checkpoint at {path}") from None
         except _DAMAGE as error:
-            raise CheckpointError(f"{path} is not a complete checkpoint: {error}") from error
+            raise DamagedCheckpointError(f"{path} is not a complete checkpoint: {error}") from error
         split = head["num_model"]
         end = split + head["num_optimizer"]
         plain = {name: head[name] for name in _IN_HEAD}
