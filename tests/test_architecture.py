@@ -42,41 +42,24 @@ CEILINGS = {
     "inspection": 275,
     "measure": 594,
     "parallelism": 240,
-<<<<<<< HEAD
-    "record": 840,
-=======
-    "record": 859,
->>>>>>> memory
+    "record": 863,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1979,
     "searchers": 1714,
     "single modules": 1589,
     "space": 907,
-<<<<<<< HEAD
-    "sweep": 2586,
+    "sweep": 2599,
     "testing": 300,
     "tracking": 1488,
-    "trainables": 1315,
+    "trainables": 1378,
     "training": 5050,
-    "tune_internals": 513,
-=======
-    "sweep": 2582,
-    "testing": 300,
-    "tracking": 1491,
-    "trainables": 1374,
-    "training": 5050,
-    "tune_internals": 498,
->>>>>>> memory
+    "tune_internals": 493,
     "workloads": 1100,
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-<<<<<<< HEAD
-LINES = {"tune_tf": 37520, "tests": 36772, "scripts": 4639}
-=======
-LINES = {"tune_tf": 36653, "tests": 37596, "scripts": 4639}
->>>>>>> memory
+LINES = {"tune_tf": 36674, "tests": 37546, "scripts": 4639}
 """Most lines of any kind."""
 
 
