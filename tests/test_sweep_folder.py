@@ -135,3 +135,16 @@ def test_options_reach_the_first_session_as_a_resume_reads_them(tmp_path):
     folder = SweepFolder.create(SweepConfig.from_dict(settings), tmp_path)
     for each in (folder, SweepFolder.open(folder.path)):
         assert list(each.config.space.parameters["kernel"].options) == [[3, 3], [5, 5]]
+
+
+def test_a_moved_sweep_keeps_its_runs_in_mlflow_and_a_copy_gets_its_own(folder_of, tmp_path):
+    original = folder_of().path
+    name = original.name
+    assert SweepFolder.open(original).at_home().mlflow_id == name
+    copy = tmp_path / "copy" / name
+    shutil.copytree(original, copy)
+    of_copy = SweepFolder.open(copy).at_home()
+    assert of_copy.mlflow_id.startswith(f"{name}-")
+    assert SweepFolder.open(copy).at_home() == of_copy
+    moved = original.rename(tmp_path / "renamed")
+    assert SweepFolder.open(moved).at_home().mlflow_id == name

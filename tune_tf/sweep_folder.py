@@ -1,8 +1,10 @@
 """Sweep folder: settings and paths that a resume needs besides Tune's own files."""
 
+import contextlib
 import json
 import logging
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -47,6 +49,13 @@ class SweepFolder:
     config: SweepConfig
     base_dir: Path  # a relative workload path starts there
     working_dir: Path  # the sweep was started there; relative SQLite paths start there
+    mlflow_id: str = ""  # MLflow's runs of the sweep are tagged with it
+    home: Path | None = None  # where it was last driven
+
+    def __post_init__(self) -> None:
+        """Tag the runs with the name of the folder, unless it says otherwise."""
+        if not self.mlflow_id:
+            object.__setattr__(self, "mlflow_id", self.path.name)
 
     @property
     def sweep_id(self) -> str:
@@ -180,13 +189,32 @@ class SweepFolder:
         except InvalidSettingsError as error:
             raise InvalidSettingsError(error.details, str(path / _INFO)) from None
         path = path.absolute()
-        return cls(path, config, path / info["base_dir"], info["working_dir"])
+        base_dir = path / info["base_dir"]
+        return cls(path, config, base_dir, info["working_dir"], info["mlflow_id"], info["home"])
+
+    def at_home(self) -> "SweepFolder":
+        """Return the folder as one that is driven here.
+
+        One that was moved keeps its runs in MLflow; a copy, whose original is still there, gets
+        runs of its own.
+        """
+        if self.home == self.path:
+            return self
+        is_copy = False
+        with contextlib.suppress(UnknownSweepError):
+            is_copy = self.home is not None and _read_info(self.home)["mlflow_id"] == self.mlflow_id
+        mlflow_id = f"{self.sweep_id}-{uuid.uuid4().hex[:8]}" if is_copy else self.mlflow_id
+        moved = replace(self, mlflow_id=mlflow_id, home=self.path)
+        moved.save()
+        return moved
 
     def save(self) -> None:
         """Write the settings to the folder; if writing fails, the old ones remain."""
         info: dict[str, Any] = {
             "base_dir": "." if self.base_dir == self.path else str(self.base_dir),
             "working_dir": str(self.working_dir),
+            "mlflow_id": self.mlflow_id,
+            "home": str(self.path),
             "settings": self.sweep_file,  # a copy that edits of sweep.yaml do not change
         }
         write_atomically(self.path / _CONFIG, self.sweep_file)
@@ -215,7 +243,8 @@ def _read_info(path: Path) -> dict[str, Any]:
     """Read the file ``sweep-info``; raise UnknownSweepError if it is damaged."""
     try:
         info = parse_json((path / _INFO).read_bytes())
-        info |= {name: Path(info[name]) for name in ("base_dir", "working_dir")}
+        info |= {name: Path(info[name]) for name in ("base_dir", "working_dir", "home")}
+        info["mlflow_id"] = str(info["mlflow_id"])
         info["settings"] = YamlDocument.parse(str(info["settings"])).data
     except (OSError, ValueError, TypeError, LookupError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error

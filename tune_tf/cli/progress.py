@@ -19,8 +19,9 @@ from tune_tf.cli.sweep_display import print_result
 from tune_tf.config import SweepConfig
 from tune_tf.errors import first_line
 from tune_tf.formatting import counted
+from tune_tf.inspection import SweepView
 from tune_tf.results import SweepResult
-from tune_tf.sweep.callbacks.progress import ProgressLines
+from tune_tf.sweep.callbacks.progress import ProgressLines, progress_line
 
 _LIVE_EVERY_S = 0.25
 
@@ -57,11 +58,10 @@ class TerminalProgress(ProgressLines):
         repeat_lost_interrupt()
         super().on_step_end(trials, **info)
 
-    def _draw(self) -> None:
-        line = self._line()
+    def _draw(self, view: SweepView) -> None:
+        line, num_ended = progress_line(view), view.num_ended
         try:
             if self._console.is_terminal:
-                num_ended = self._ended.total()
                 self._bar.update(self._task, completed=num_ended, description=line, refresh=True)
             else:
                 self._console.print(Text(line))

@@ -1,5 +1,6 @@
 """View of one trial."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +160,8 @@ def _locations(
     if config.remote_storage is not None:
         uri = join_uri(config.remote_storage, sweep.name)
         return [join_uri(uri, path) for path in paths]
-    return [folder for path in paths if (folder := sweep / path).is_dir()]
+    folders = (sweep / path for path in paths)
+    return [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112 - never raises
 
 
 def _error(folder: Path) -> str:

@@ -56,7 +56,7 @@ def mlflow_view(
             f"{folder.sweep_id} is not tracked: its settings have no mlflow section"
         )
     sweep = TrackedSweep(
-        folder.sweep_id,
+        folder.mlflow_id,
         uri,
         config.mlflow.experiment_name,
         folder.sweep_id,
@@ -105,10 +105,12 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
     from tune_tf.sweep.plan import make_scheduler
 
     folder = SweepFolder.open(path, storage_path)
-    view = mlflow_view(folder, lambda: make_scheduler(folder.config).rungs, is_over=True)
+    mlflow_view(folder, tuple)  # raises for a sweep that is not tracked
     if not SweepHistory.read(folder.path).sessions:
         return Delivery(0, 0)
     with Record(folder.path) as record:
+        rungs = make_scheduler(folder.config).rungs
+        view = mlflow_view(folder.at_home(), lambda: rungs, is_over=True)
         history = record.history
         view.start(history.trials.keys())
         has_all = view.close(_SYNC_PATIENCE_S)

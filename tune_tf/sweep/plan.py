@@ -264,7 +264,7 @@ def make_trial_tracking(folder: SweepFolder) -> TrialTracking | None:
     return TrialTracking(
         folder.tracking_uri,
         folder.config.mlflow.experiment_name,
-        folder.sweep_id,
+        folder.mlflow_id,
         system_metrics=folder.config.mlflow.system_metrics,
         credentials=read_credentials(),  # a worker elsewhere does not inherit the environment
     )

@@ -151,6 +151,7 @@ def _resume(
             plan = plan_sweep(config, base_dir=folder.base_dir, workload=workload)
             if config is not folder.config:
                 folder = folder.with_config(config)
+            folder = folder.at_home()
             record.begin_session(config.budget.model_dump())
             resume.clean_up(record)
             return run_trials(folder, plan, record, resume, callbacks, searcher)

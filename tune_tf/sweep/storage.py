@@ -13,7 +13,7 @@ from typing import IO, Any
 from pyarrow import ArrowException, fs
 
 from tune_tf.config import SweepConfig
-from tune_tf.errors import InvalidSettingsError
+from tune_tf.errors import InvalidSettingsError, UnwritableStorageError
 from tune_tf.ranking import KEPT_FOLDER, KEPT_INDEX
 from tune_tf.remote_storage import CheckpointLocation, join_uri
 
@@ -72,10 +72,15 @@ class SweepStorage:
             self.filesystem.delete_dir(path)
 
     def is_intact(self, path: str, *, thoroughly: bool = False) -> bool:
-        """Return whether a checkpoint is complete; ``thoroughly`` verifies all checksums."""
+        """Return whether a checkpoint is complete; ``thoroughly`` verifies all checksums.
+
+        Raises:
+            UnwritableStorageError: A remote storage does not answer.
+        """
         try:
             entries = self.filesystem.get_file_info(fs.FileSelector(path, recursive=True))
-        except OSError:
+        except OSError as error:
+            self._check_answers(error)
             return False
         files = [entry for entry in entries if not entry.base_name.startswith(".")]
         return (
@@ -100,9 +105,17 @@ class SweepStorage:
             if file.base_name.endswith(".json"):
                 with self._open(file.path) as opened:
                     json.load(opened)
-        except _DAMAGE:
+        except _DAMAGE as error:
+            self._check_answers(error)
             return False
         return not file.is_file or bool(file.size)
+
+    def _check_answers(self, error: Exception) -> None:
+        """Raise for an error that says nothing of a file: a remote storage does not answer."""
+        if self.uri and isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise UnwritableStorageError(
+                f"{self.uri} cannot be read: {error}; once it can, resume the sweep"
+            ) from error
 
     def _open(self, path: str) -> IO[bytes]:
         opened: Any = self.filesystem.open_input_file(path)
