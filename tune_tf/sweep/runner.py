@@ -4,7 +4,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ray import tune
 from ray.tune.experiment import Trial
@@ -29,6 +29,9 @@ from tune_tf.tracking.trial_run import TrialTracking
 from tune_tf.trainables import trainable
 from tune_tf.tune_internals.start_up import fast_start_up
 from tune_tf.tune_internals.trial_state import trial_number
+
+_STATE_OF_TUNE: Final = ("experiment_state-*.json", "callback-states-*.pkl")
+"""Files that Tune insists on and nobody reads."""
 
 
 class SweepSearch(SearchGenerator):
@@ -239,3 +242,6 @@ def _run_tune(parts: SweepParts, search: SweepSearch, callbacks: Sequence[tune.C
         verbose=0,
         progress_reporter=tune.CLIReporter(),  # the notebook reporter clears the cell's output
     )
+    for pattern in _STATE_OF_TUNE:
+        for path in folder.path.glob(pattern):
+            path.unlink(missing_ok=True)
