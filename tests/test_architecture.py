@@ -39,19 +39,19 @@ CEILINGS = {
     "cli": 1255,
     "config": 895,
     "data": 865,
-    "inspection": 275,
+    "inspection": 277,
     "measure": 594,
     "parallelism": 240,
-    "record": 863,
+    "record": 864,
     "report": 594,
     "scaffold": 481,
     "schedulers": 1979,
-    "searchers": 1714,
-    "single modules": 1589,
+    "searchers": 1717,
+    "single modules": 1610,
     "space": 907,
-    "sweep": 2599,
+    "sweep": 2578,
     "testing": 300,
-    "tracking": 1488,
+    "tracking": 1500,
     "trainables": 1378,
     "training": 5050,
     "tune_internals": 493,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 36674, "tests": 37546, "scripts": 4639}
+LINES = {"tune_tf": 36706, "tests": 37585, "scripts": 4639}
 """Most lines of any kind."""
 
 

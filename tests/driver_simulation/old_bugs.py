@@ -7,13 +7,16 @@ from typing import Any
 from unittest import mock
 
 import tune_tf.sweep.runner
+from tune_tf.schedulers.outcome_mixin import OutcomeMixin
+from tune_tf.schedulers.state import ResumeMixin
+from tune_tf.sweep.callbacks.budget_limit import BudgetLimit
 from tune_tf.tracking.run_content import Curve
 from tune_tf.tracking.runs import SweepRuns
 from tune_tf.tracking.sweep_progress import SweepProgress
 
 
-def _none_there(self: SweepRuns, dataset: Any) -> dict[str, Any]:
-    _find(self, dataset)
+def _none_there(self: SweepRuns, *arguments: Any) -> dict[str, Any]:
+    _find(self, *arguments)
     return {}
 
 
@@ -24,6 +27,10 @@ def _again(self: SweepProgress, trials: Any) -> None:
 
 def _every_result(self: Curve, results: Any, last: Any) -> Any:
     return _extended(dataclasses.replace(self, epoch=(0, -1)), results, last)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Do nothing."""
 
 
 _find, _add, _extended = SweepRuns.find, SweepProgress.add, Curve.extended
@@ -37,6 +44,19 @@ OLD_BUGS: dict[str, tuple[Any, str, Callable[..., Any], int]] = {
         "close_view",
         lambda view, folder: True,
         0,
+    ),
+    "a scheduler is asked again about an epoch that is repeated": (
+        OutcomeMixin,
+        "_earlier_decision",
+        _nothing,
+        59,
+    ),
+    "a scheduler's state is not recorded": (ResumeMixin, "changed_state", _nothing, 9),
+    "a target that was reached before a kill does not end the resumed sweep": (
+        BudgetLimit,
+        "_restore",
+        _nothing,
+        57,
     ),
 }
 

@@ -12,8 +12,7 @@ what is slow and of no matter here (the report's pictures, YAML, the list of pac
 
 What is not covered: losses of power (whatever was handed to the system is there after a kill), full
 disks, several processes on one folder, the best model, checkpoints in an object store, edited or
-extended sweeps, PBT and elastic trials, and runs that trials' own
-processes write to.
+extended sweeps, elastic trials, and runs that trials' own processes write to.
 
 Everything follows from the seed. Between two writes to the sweep's folder or to MLflow the process
 may die, or another thread run; a write may be torn by it.

@@ -208,6 +208,14 @@ def test_configs_have_the_options_of_the_space_which_json_cannot_hold():
     }
 
 
+@pytest.mark.parametrize("options", [(2, "2", True, "True", None, "None", 1.5, "1.5")])
+def test_an_option_is_not_taken_for_another_that_reads_alike(options):
+    for order in (options, options[::-1]):
+        space = SearchSpace({"option": Choice(order)})
+        for option in order:
+            assert own_values({"option": option}, space)["option"] is option
+
+
 def test_values_that_are_no_options_any_more_stay_as_they_are():
     space = SearchSpace({"sizes": Choice([(64,), (32, 16)])})
     assert own_values({"sizes": [8]}, space) == {"sizes": [8]}

@@ -344,6 +344,29 @@ def test_runs_that_were_deleted_are_made_anew(running, view_of, client, caplog):
     assert "2 runs of s1 are not in MLflow any more" in caplog.text
 
 
+def test_runs_are_children_of_a_parent_made_anew_and_restored_ones_are_no_second_ones(
+    running, view_of, client
+):
+    running.run(1, Outcome.COMPLETED, 3.0, 2.0)
+    view_of().update()
+    before = Stored(client)
+    for key in ("", "t1"):
+        client.delete_run(before[key].info.run_id)
+    view = view_of()
+    view.update()
+    after = Stored(client)
+    for key in ("t0", "t1"):
+        assert after[key].data.tags["mlflow.parentRunId"] == after[""].info.run_id
+    running.record.record_run_ids(view.trial_run_ids)
+    running.record.record_parent_run(view.run_id_of(""))
+    for key in ("", "t1"):
+        client.restore_run(before[key].info.run_id)
+    view_of().update()
+    assert {run.info.run_id for run in Stored(client).runs.values()} == {
+        after[key].info.run_id for key in ("", "t0", "t1")
+    }
+
+
 def test_a_deleted_experiment_is_restored(running, view_of, client, caplog):
     view = view_of()
     view.update()

@@ -39,7 +39,7 @@ class Record:
         self.folder = folder
         self._clock = clock
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
-        self._is_in_step = False
+        self._is_in_step = self._has_session = False
         self._last_request = 0
         self._last_s = 0.0
         self._lock = take_driver_lock(folder)
@@ -72,6 +72,7 @@ class Record:
     def begin_session(self, budget: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Record the start of a session: trials that have not ended wait for their continuation."""
         now = self._now()
+        self._has_session = True
         self.begin_step()
         self._write(
             "INSERT INTO session (begun_s, last_s, process, host, tune_tf, budget, time_s, "
@@ -342,14 +343,14 @@ class Record:
         """
         if not self._waiting:
             return
+        now = self._now()
         with clear_database_errors(self.folder), self._database as database:
             database.execute("BEGIN IMMEDIATE")
             for statement, values in self._waiting:
                 database.execute(statement, values)
-            database.execute(
-                "UPDATE session SET last_s = ? WHERE number = (SELECT max(number) FROM session)",
-                (self._now(),),
-            )
+            if self._has_session:  # else the sweep does not go on
+                last = "(SELECT max(number) FROM session)"
+                database.execute(f"UPDATE session SET last_s = ? WHERE number = {last}", (now,))  # noqa: S608
         self._waiting.clear()
 
 

@@ -146,9 +146,14 @@ def value_here(value: Any, parameter: Parameter | None) -> Any:
             return value
         case _:
             return value
+    # As a record gives it back, then as a study does, then as MLflow's text: 2, "2" and True differ
+    # in the first.
+    recorded = repr(recorded_form(value))
+    for _, option in named:
+        if repr(recorded_form(option)) == recorded:
+            return option
     known = hashable(value)
     for name, option in named:
-        if hashable(name) == known or str(name) == str(value):
+        if hashable(name) == known:
             return option
-    recorded = (it for _, it in named if hashable(recorded_form(it)) == known)
-    return next(recorded, value)
+    return next((option for name, option in named if str(name) == str(value)), value)

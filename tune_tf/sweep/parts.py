@@ -53,7 +53,7 @@ class SweepParts:
             note_of=self.searcher.note_of,
             run_id=self.view.run_id_of if self.view else lambda trial_id: None,
         )
-        storage, name = folder.study_storage, config.searcher.study_name or folder.sweep_id
+        storage, name = folder.study_storage, config.searcher.study_name or folder.mlflow_id
         self.study_view = (
             StudyView(self.searcher.study, self.searcher.criteria, storage, name)
             if storage

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -86,18 +86,26 @@ class SweepRuns:
         self._over_http = sweep.tracking_uri.startswith(("http://", "https://", "databricks"))
         self._doubtful: set[str] = set()
 
-    def find(self, dataset: Mapping[str, str] | None) -> dict[str, OpenRun]:
+    def find(
+        self, dataset: Mapping[str, str] | None, noted: Collection[str | None] = ()
+    ) -> dict[str, OpenRun]:
         """Open the store; return the runs that there are, by trial id or :data:`PARENT`.
 
-        ``dataset`` has the fields of MLflow's ``Dataset``, if the sweep's data are known.
+        Of two for one trial, as after a deleted one was restored, that of the ``noted`` ids is
+        kept, and the other one deleted. ``dataset`` has the fields of MLflow's ``Dataset``, if the
+        sweep's data are known.
         """
         self._dataset = dataset
         self._client = connect(self._sweep.tracking_uri)
         self._experiment = self._experiment_id()
         condition = f"tags.`{SWEEP_ID_TAG}` = '{self._sweep.sweep_id}'"
-        return {
-            run.data.tags.get(TRIAL_ID_TAG, PARENT): _open(run) for run in self._search(condition)
-        }
+        found: dict[str, OpenRun] = {}
+        runs = [_open(run) for run in self._search(condition)]
+        for run in sorted(runs, key=lambda run: run.run_id not in noted):
+            key = run.tags.get(TRIAL_ID_TAG, PARENT)
+            if found.setdefault(key, run) is not run:
+                self.delete(run)
+        return found
 
     def create(self, key: str, content: RunContent, parent_id: str | None = None) -> OpenRun:
         """Make the run of a trial, or with :data:`PARENT` that of the sweep."""

@@ -24,7 +24,12 @@ from tune_tf.tracking.run_content import (
 )
 from tune_tf.tracking.runs import OpenRun, RunGoneError, SweepRuns
 from tune_tf.tracking.sweep_progress import SweepProgress, sweep_status
-from tune_tf.tracking.tags import BEST_CHECKPOINT_TAG, FINGERPRINT_TAG, PARENT
+from tune_tf.tracking.tags import (
+    BEST_CHECKPOINT_TAG,
+    FINGERPRINT_TAG,
+    PARENT,
+    PARENT_RUN_TAG,
+)
 from tune_tf.tracking.tracked_sweep import TrackedSweep
 
 _logger = logging.getLogger(__name__)
@@ -239,13 +244,13 @@ class MLflowView:
     def _begin(self) -> None:
         """Ask MLflow which runs there are."""
         history = SweepHistory.read(self._folder)
-        found = self._runs.find(history.dataset)
+        noted = {key: trial.run_id for key, trial in history.trials.items()}
+        noted |= {PARENT: history.run_id, **self._run_ids}
+        found = self._runs.find(history.dataset, {*noted.values()})
         known = history.trials.keys() if self._known is None else self._known
         for key in found.keys() - known - {PARENT}:
             self._runs.delete(found.pop(key))
         self._known = None
-        noted = {key: trial.run_id for key, trial in history.trials.items()}
-        noted |= {PARENT: history.run_id, **self._run_ids}
         num_lost = sum(run_id is not None and key not in found for key, run_id in noted.items())
         if num_lost:
             _logger.warning(
@@ -292,7 +297,8 @@ class MLflowView:
             results = trial_results(self._folder, trial.number, curve.num_results)
             curve, points = curve.extended(results, trial.last)
         content.points, content.tests = points, self._tests.get(key, [])
-        content.tags = {**content.tags, **curve.tags}
+        parent = {PARENT_RUN_TAG: self._open[PARENT].run_id}  # which may have been made anew
+        content.tags = {**content.tags, **curve.tags, **parent}
         self._runs.send(run, content)
         self._curves[key] = curve
         if trial.outcome is not None:
