@@ -119,14 +119,15 @@ def test_tables_fit_80_columns_and_leave_nothing_out(verb, name, sweeps, monkeyp
 def test_progress_fits_80_columns_and_leaves_nothing_out(sweep, is_terminal):
     console = PlainConsole(file=io.StringIO(), width=80, force_terminal=is_terminal)
     progress = TerminalProgress(sweep.folder.config, console)
-    progress._ended.update({outcome.value: 100 for outcome in Outcome})
+    view = SweepView.open(sweep.path)
+    view.__dict__["counts"] = {outcome.value: 100 for outcome in Outcome}
     with progress:
-        progress._draw()
+        progress._draw(view)
     lines = Text.from_ansi(console.file.getvalue()).plain.splitlines()
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).replace("━", "").split())
-    assert "700/8 trials" in text
-    assert "no result yet" in text
+    assert "/8 trials" in text
+    assert all(f"100 {outcome.value}" in text for outcome in Outcome)
 
 
 def test_a_warning_of_any_verb_says_that_it_is_one(printed):

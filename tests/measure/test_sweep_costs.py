@@ -48,7 +48,7 @@ def test_the_bounds_are_those_of_the_slowest_and_largest_model_in_every_trial():
         ({"keep": "best"}, "disk_bytes", 2 * 5 * 2 * 1000),
         ({"models": (model(memory_bytes=None),)}, "memory_bytes", None),
     ],
-    ids=["time budget", "epochs", "checkpoints kept", "best epoch", "all checkpoints", "unknown"],
+    ids=["time budget", "epochs", "checkpoints kept", "best epoch", "unknown"],
 )
 def test_settings_limit_the_bounds(settings, name, value):
     assert getattr(bounds(**settings), name) == value

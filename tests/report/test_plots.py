@@ -107,7 +107,7 @@ def test_the_timeline_has_a_bar_from_start_to_end_of_each_trial(plots):
     told = [
         Told([0.1] * 3, started_after_s=0),
         Told([0.1], Outcome.ERROR, started_after_s=6),
-        Told([0.1], None, started_after_s=6),
+        Told([0.1], None, started_after_s=8),
         Told([], Outcome.ERROR),
     ]
     (figure,) = plots(*told)["Timeline"].figures

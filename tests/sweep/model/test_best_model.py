@@ -224,7 +224,8 @@ def evaluate(writer, monkeypatch, tmp_path):
 
     def evaluate(result):
         with Record(tmp_path) as record:
-            record.record_end("t1", 1, {}, Outcome.COMPLETED)
+            record.record_creation("t1", 1, {}, name="trial_00001", tag="2")
+            record.record_end("t1", Outcome.COMPLETED)
             evaluate_best(result, writer, record)
             return record.history.trials["t1"].test_metrics
 
