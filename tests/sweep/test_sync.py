@@ -104,3 +104,18 @@ def test_a_sweep_that_never_began_or_is_not_tracked_has_nothing_to_send(folder_o
     assert sync_sweep(folder_of().path) == Delivery(0, 0)
     with pytest.raises(InvalidSettingsError, match="is not tracked"):
         sync_sweep(folder_of(mlflow=None).path)
+
+
+def test_a_resume_logs_the_model_of_a_sweep_whose_parent_was_made_anew(folder_of):
+    from tune_tf.tracking.store import connect
+
+    folder = folder_of()
+    recorded = RecordedSweep(folder.path)
+    recorded.run(0, Outcome.COMPLETED, 2.0)
+    recorded.record.record_session_end(interrupted=False, run_ids={})
+    recorded.close()
+    sync_sweep(folder.path)
+    assert SweepHistory.read(folder.path).sessions[-1].missing_outputs == ()
+    connect(folder.tracking_uri).delete_run(runs_of(folder)[""].info.run_id)
+    sync_sweep(folder.path)
+    assert SweepHistory.read(folder.path).sessions[-1].missing_outputs == ("best model",)

@@ -17,8 +17,9 @@ from tune_tf.tracking.tags import PARENT
 from tune_tf.workload import Workload
 from tune_tf.workloads.settings_workload import SettingsWorkload
 
+BEST_MODEL: Final = "best model"
 MLFLOW_RUNS: Final = "MLflow's runs"
-"""Name of an output that is missing while MLflow lacks something."""
+"""Names of outputs that are missing while MLflow lacks something."""
 
 _DIGEST_LENGTH = 16
 _SYNC_PATIENCE_S = 20.0
@@ -114,9 +115,12 @@ def sync_sweep(path: str | Path, *, storage_path: str | Path = "sweeps") -> Deli
         history = record.history
         view.start(history.trials.keys())
         has_all = view.close(_SYNC_PATIENCE_S)
-        missing = history.sessions[-1].missing_outputs
-        if has_all and MLFLOW_RUNS in missing:
-            record.record_missing_outputs([each for each in missing if each != MLFLOW_RUNS])
+        missing = {*history.sessions[-1].missing_outputs}
+        if has_all:
+            missing.discard(MLFLOW_RUNS)
+        if history.run_id not in (None, view.run_id_of(PARENT)):  # it was made anew
+            missing.add(BEST_MODEL)
+        record.record_missing_outputs(sorted(missing))
         record_runs(view, record)
     num_left = 0 if has_all else max(view.num_waiting, 1)
     return Delivery(num_left, view.num_refused, view.last_error)

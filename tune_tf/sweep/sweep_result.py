@@ -7,6 +7,7 @@ from dataclasses import replace
 from tune_tf.inspection import SweepState, SweepView
 from tune_tf.record import RecordedTrial, SweepHistory
 from tune_tf.results import SweepResult, TrialResult
+from tune_tf.sweep.mlflow_store import BEST_MODEL
 from tune_tf.sweep.model.best_model import evaluate_best, log_best_model
 from tune_tf.sweep.model.export_process import ModelExportProcess
 from tune_tf.sweep.parts import SweepParts
@@ -82,7 +83,7 @@ def _record_best(
     evaluate_best(result, export_process, parts.record)
     recorded = parts.record.history.trials
     tested = replace(result, trials=tuple(_with_test(it, recorded) for it in result.trials))
-    return tested, [] if logged else ["best model"]
+    return tested, [] if logged else [BEST_MODEL]
 
 
 def _with_test(trial: TrialResult, recorded: Mapping[str, RecordedTrial]) -> TrialResult:
