@@ -111,6 +111,7 @@ class KilledSweep(Controller):
         again.going_on = [again._made(it, self, damaged) for it in known if not it.is_finished()]
         new = {trial.trial_id for trial in self.waiting if trial not in self.going_on}
         saved = {key: iteration_of(it[-1]) for key, it in self.saves.items() if it}
+        again.state = self.state
         again.scheduler.resume(
             SchedulerResume(
                 self.state,

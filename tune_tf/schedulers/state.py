@@ -85,7 +85,7 @@ class ResumeMixin(TrialScheduler):
         self._repeated: dict[str, tuple[int, str]] = {}  # those of trials that a resume takes back
         self._awaited: set[str] = set()  # trials that Tune is to add again
         self._gone: list[Trial] = []  # trials of which no hook told that they ended
-        self._resources: Mapping[str, PlacementGroupFactory] = {}
+        self._resources: dict[str, PlacementGroupFactory] = {}
         self._is_changed = False
 
     @property
@@ -127,7 +127,7 @@ class ResumeMixin(TrialScheduler):
         Raises:
             SweepConflictError: It is that of another kind of scheduler or has other settings.
         """
-        self._resources = resume.resources
+        self._resources = dict(resume.resources)
         if resume.state is None:
             return
         saved = pickle.loads(resume.state)  # noqa: S301 - of the user's own sweep
@@ -151,8 +151,8 @@ class ResumeMixin(TrialScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add a trial, unless the restored state has it already."""
-        if trial.trial_id in self._resources:
-            trial.update_resources(self._resources[trial.trial_id])
+        if (resources := self._resources.pop(trial.trial_id, None)) is not None:
+            trial.update_resources(resources)
         if trial.trial_id in self._awaited:
             self._awaited.remove(trial.trial_id)
             return
@@ -193,9 +193,11 @@ class ResumeMixin(TrialScheduler):
         chosen = super().choose_trial_to_run(tune_controller, **options)
         if chosen is None or chosen.trial_id in self._awaited:
             return None  # some choose from lists of their own
-        self._is_changed = True
+        # One that is pending is chosen in each step, until it has an actor.
+        self._is_changed = self._is_changed or chosen.status == Trial.PAUSED
         iteration, decision = self._decisions.get(chosen.trial_id, (0, ""))
         if decision == TrialScheduler.PAUSE:  # no resume is to pause it once more
+            self._is_changed = True
             self._decisions[chosen.trial_id] = iteration, TrialScheduler.CONTINUE
         return chosen
 
