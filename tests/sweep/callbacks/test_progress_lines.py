@@ -27,7 +27,13 @@ def test_the_line_counts_all_trials_and_names_the_best_of_them(tmp_path):
 def test_a_line_is_printed_every_ten_seconds(tmp_path, capsys):
     sweep, now = SweepInProgress(tmp_path), [0.0]
     progress = ProgressLines(sweep.folder.config, clock=lambda: now[0])
-    trial = SimpleNamespace(storage=SimpleNamespace(experiment_dir_name=sweep.path.name))
-    for now[0] in (0.0, 9.0, 10.0, 19.0, 20.0):
-        progress.on_step_end([trial])
+    in_bucket = {"experiment_fs_path": "bucket/sweeps", "experiment_dir_name": sweep.path.name}
+    for now[0], place in {
+        0.0: {},
+        9.0: {},
+        10.0: {"experiment_fs_path": str(sweep.path)},
+        19.0: {},
+        20.0: in_bucket,
+    }.items():
+        progress.on_step_end([SimpleNamespace(storage=SimpleNamespace(**place))])
     assert capsys.readouterr().out.count("small: 0/8 trials") == 2

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from ray.tune import Callback
@@ -35,7 +36,10 @@ class ProgressLines(Callback):
         begun_s = self._clock()
         every_s = max(self._every_s, self._taken_s / _SHARE)
         if trials and begun_s - self._drawn_s >= every_s:
-            folder = self._config.sweeps_path / trials[0].storage.experiment_dir_name
+            storage = trials[0].storage
+            folder = Path(storage.experiment_fs_path)  # a sweep may have been moved
+            if not folder.is_dir():  # the checkpoints are in a bucket
+                folder = self._config.sweeps_path / storage.experiment_dir_name
             self._draw(SweepView.open(folder))
             self._drawn_s, self._taken_s = begun_s, self._clock() - begun_s
 
