@@ -45,11 +45,11 @@ CEILINGS = {
     "record": 864,
     "report": 594,
     "scaffold": 481,
-    "schedulers": 1979,
+    "schedulers": 1980,
     "searchers": 1717,
     "single modules": 1610,
     "space": 907,
-    "sweep": 2578,
+    "sweep": 2587,
     "testing": 300,
     "tracking": 1500,
     "trainables": 1378,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 36706, "tests": 37585, "scripts": 4639}
+LINES = {"tune_tf": 36717, "tests": 37604, "scripts": 4639}
 """Most lines of any kind."""
 
 
