@@ -47,7 +47,7 @@ CEILINGS = {
     "scaffold": 481,
     "schedulers": 1980,
     "searchers": 1717,
-    "single modules": 1610,
+    "single modules": 1612,
     "space": 907,
     "sweep": 2587,
     "testing": 300,
@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 36717, "tests": 37604, "scripts": 4639}
+LINES = {"tune_tf": 36719, "tests": 37604, "scripts": 4639}
 """Most lines of any kind."""
 
 

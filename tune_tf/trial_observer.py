@@ -19,7 +19,6 @@ from tune_tf.secrets import secret_values
 from tune_tf.tune_internals.controller import compared_metrics, is_complete, observe_stops
 from tune_tf.tune_internals.trial_state import (
     EndedTrials,
-    latest_result,
     mask_error_files,
     reported_result,
     trial_error,
@@ -232,8 +231,11 @@ class TrialObserver(Callback):
             mask_error_files(trial)
         error = trial_error(trial) if trial.status == Trial.ERROR else None
         last = flatten_dict(reported_result(trial))
+        recorded = Outcome.of_result(trial.run_metadata.last_result)
         if ending == "stopped" and not last and not noted.has_started:
             outcome = Outcome.OUT_OF_BUDGET
+        elif ending == "completed" and not last and recorded and error is None:
+            outcome = recorded  # by the scheduler, of a trial that was to start over
         else:
             outcome = infer_trial_outcome(
                 ending,
@@ -300,7 +302,7 @@ def trial_cause(trial: Trial) -> str | None:
     """Return the cause of a trial's outcome, if it is known."""
     if trial.status == Trial.ERROR:
         return error_cause(trial_error(trial))
-    cause: str | None = latest_result(trial).get(STOP_CAUSE)
+    cause: str | None = (trial.run_metadata.last_result or {}).get(STOP_CAUSE)
     return cause
 
 
