@@ -3,13 +3,13 @@
 import subprocess
 from pathlib import Path
 
-from three_systems import assert_truth, parent_run
+from record_and_mlflow import assert_truth, parent_run
 
 from tune_tf.sweep_folder import SweepFolder
 
 
 def main() -> None:
-    """Run it; all of its trials have to stand alike in Tune, Optuna and MLflow."""
+    """Run it; all of its trials have to stand alike in its record and in MLflow."""
     subprocess.run(["make", "sweep"], check=True)
     (path,) = Path("sweeps").resolve().glob("digits-cnn-*")
     trials = assert_truth(path)
