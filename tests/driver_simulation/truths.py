@@ -134,7 +134,7 @@ def _content_of(trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
     attrs = {name: each for name, each in trial.user_attrs.items() if name != MLFLOW_RUN_ID}
     if attrs.get(CONFIG_CHANGED_AT) == max(trial.intermediate_values, default=0):
         del attrs[CONFIG_CHANGED_AT]  # nothing is left out of the curve
-    if trial.state is optuna.trial.TrialState.FAIL:  # perhaps before it came so far again
+    if trial.state is not optuna.trial.TrialState.COMPLETE:  # it may not have come so far again
         attrs = {name: each for name, each in attrs.items() if name not in ("epochs", "seconds")}
     return {
         "state": trial.state.name,
