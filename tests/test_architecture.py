@@ -59,7 +59,7 @@ CEILINGS = {
 }
 """Most lines of code of each folder of the package; lowered as far as they were reached."""
 
-LINES = {"tune_tf": 36719, "tests": 37604, "scripts": 4639}
+LINES = {"tune_tf": 36719, "tests": 37600, "scripts": 4639}
 """Most lines of any kind."""
 
 

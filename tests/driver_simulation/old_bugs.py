@@ -38,7 +38,7 @@ _find, _add, _extended = SweepRuns.find, SweepProgress.add, Curve.extended
 OLD_BUGS: dict[str, tuple[Any, str, Callable[..., Any], int]] = {
     "a view does not ask MLflow which runs there are": (SweepRuns, "find", _none_there, 2),
     "a trial that has ended is counted again": (SweepProgress, "add", _again, 0),
-    "an epoch that was repeated has two points": (Curve, "extended", _every_result, 16),
+    "an epoch that was repeated has two points": (Curve, "extended", _every_result, 52),
     "what MLflow lacks at the end is forgotten": (
         tune_tf.sweep.runner,
         "close_view",
@@ -49,9 +49,9 @@ OLD_BUGS: dict[str, tuple[Any, str, Callable[..., Any], int]] = {
         OutcomeMixin,
         "_earlier_decision",
         _nothing,
-        9,
+        88,
     ),
-    "a scheduler's state is not recorded": (ResumeMixin, "changed_state", _nothing, 9),
+    "a scheduler's state is not recorded": (ResumeMixin, "changed_state", _nothing, 88),
     "a target that was reached before a kill does not end the resumed sweep": (
         BudgetLimit,
         "_restore",

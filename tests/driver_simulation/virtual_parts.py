@@ -18,13 +18,11 @@ import ray.air.execution._internal.actor_manager
 import ray.train._internal.checkpoint_manager
 import ray.train._internal.storage
 import ray.train.constants
-import ray.tune.execution.experiment_state
 import ray.tune.execution.tune_controller
 import ray.tune.trainable.trainable
 import ray.tune.tune
 import ray.tune.utils.util
 from ray.tune.experiment import Trial
-from ray.tune.utils.serialization import TuneFunctionEncoder
 from turn_threads import VirtualDatetime
 from turns import Turns
 from virtual_cluster import ActorClass, Cluster, Future, Slots, Untrained
@@ -75,7 +73,6 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path, heard: "Heard")
         (ray.train._internal.storage, "_upload_to_fs_path", _upload),
         (ray.train._internal.storage, "_get_ray_train_session_dir", lambda: str(session)),
         (ray.train._internal.checkpoint_manager, "_delete_fs_path", _delete),
-        (ray.tune.execution.experiment_state, "_download_from_fs_path", _download),
         (ray.tune.execution.tune_controller, "PlacementGroupResourceManager", lambda: Slots(slots)),
         (
             ray.tune.execution.tune_controller,
@@ -86,8 +83,6 @@ def virtual_parts(cluster: Cluster, store: Store, session: Path, heard: "Heard")
         (ray.tune.tune.ray._common.usage.usage_lib, "record_library_usage", lambda name: None),
         (ray.tune.utils.util, "datetime", VirtualDatetime),
         (ray.tune.trainable.trainable, "datetime", VirtualDatetime),
-        (TuneFunctionEncoder, "__init__", _encode_in_one_line),
-        (TuneFunctionEncoder, "iterencode", _encode_at_once),
         (Trial, "__hash__", lambda trial: zlib.crc32(trial.trial_id.encode())),
         (
             mlflow.tracking.context.registry,
@@ -184,15 +179,6 @@ def _noticed(
     return notice
 
 
-def _encode_in_one_line(encoder: json.JSONEncoder, **settings: Any) -> None:
-    # Python's fast encoder neither indents nor writes piece by piece.
-    json.JSONEncoder.__init__(encoder, **(settings | {"indent": None}))
-
-
-def _encode_at_once(encoder: json.JSONEncoder, value: Any, _one_shot: bool = False) -> Any:
-    return json.JSONEncoder.iterencode(encoder, value, True)
-
-
 def _upload(local_path: str, fs: Any, fs_path: str, exclude: Any = None) -> None:
     for folder, names, files in os.walk(local_path):
         names.sort()
@@ -200,11 +186,6 @@ def _upload(local_path: str, fs: Any, fs_path: str, exclude: Any = None) -> None
         there.mkdir(exist_ok=True)
         for name in sorted(files):
             shutil.copyfile(Path(folder, name), there / name)
-
-
-def _download(fs: Any, fs_path: str, local_path: str) -> None:
-    Path(local_path).parent.mkdir(parents=True, exist_ok=True)
-    Path(local_path).write_bytes(Path(fs_path).read_bytes())
 
 
 def _delete(fs: Any, fs_path: str) -> None:
