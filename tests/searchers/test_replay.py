@@ -33,7 +33,7 @@ SAMPLERS = {
     "tpe": (CONDITIONAL, {}),
     "random": (CONDITIONAL, {"sampler": "random"}),
     "cmaes": (NUMBERS, {"sampler": "cmaes"}),
-    "gp": (CONDITIONAL, {"sampler": "gp"}),
+    "gp": pytest.param(CONDITIONAL, {"sampler": "gp"}, marks=pytest.mark.slow),  # with its extra
     "nsga2": (CONDITIONAL, {"sampler": "nsga2", "sampler_arguments": {"population_size": 4}}),
     "grid": (OPTIONS, {"sampler": "grid"}),
     "tpe of options": (OPTIONS, {}),
